@@ -1,0 +1,36 @@
+# One library per room, one test executable per room; flags that every target of ours shares.
+
+add_library(gristmill_flags INTERFACE)
+target_compile_features(gristmill_flags INTERFACE cxx_std_20)
+target_compile_options(gristmill_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
+                       -Wno-sign-conversion -Werror)
+if(GRISTMILL_SANITIZE)
+  target_compile_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE})
+endif()
+
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_CXX_VISIBILITY_PRESET hidden)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "" FORCE)
+endif()
+find_program(GRISTMILL_CCACHE ccache)
+if(GRISTMILL_CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env
+      CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime
+      ${GRISTMILL_CCACHE})
+endif()
+
+# gristmill_room(NAME sources…): static library gristmill_NAME, alias gristmill::NAME, repo-rooted
+# includes.
+function(gristmill_room name)
+  add_library(gristmill_${name} STATIC ${ARGN})
+  add_library(gristmill::${name} ALIAS gristmill_${name})
+  target_link_libraries(gristmill_${name} PRIVATE $<BUILD_INTERFACE:gristmill_flags>)
+  target_compile_features(gristmill_${name} PUBLIC cxx_std_20)
+  target_include_directories(gristmill_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gristmill>)
+  set_target_properties(gristmill_${name} PROPERTIES EXPORT_NAME ${name})
+endfunction()

@@ -1,0 +1,24 @@
+# libtorch from the torch wheel of the Python in use (or Torch_DIR / CMAKE_PREFIX_PATH).
+
+find_package(Python3 COMPONENTS Interpreter QUIET)
+if(NOT Torch_DIR AND Python3_Interpreter_FOUND)
+  execute_process(
+    COMMAND ${Python3_EXECUTABLE} -c
+      "import importlib.util as u, os; s = u.find_spec('torch'); print(os.path.join(os.path.dirname(s.origin), 'share/cmake/Torch') if s else '')"
+    OUTPUT_VARIABLE _torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
+  if(_torch_dir)
+    set(Torch_DIR "${_torch_dir}" CACHE PATH "libtorch's CMake files")
+  endif()
+endif()
+find_package(Torch REQUIRED)
+
+# torch's own target carries flags that are not ours: keep them, but as a system library.
+add_library(gristmill_torch INTERFACE)
+target_link_libraries(gristmill_torch INTERFACE ${TORCH_LIBRARIES})
+target_include_directories(gristmill_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
+
+# A file that includes torch/torch.h takes some 20 s: gristmill_precompile_torch(TARGET) gives the
+# target a precompiled header of it.
+function(gristmill_precompile_torch target)
+  target_precompile_headers(${target} PRIVATE <torch/torch.h>)
+endfunction()

@@ -1,0 +1,39 @@
+#pragma once
+
+#include <chrono>
+
+namespace gristmill {
+
+// A moment on the monotonic clock until which a call may block.
+class Deadline {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  static Deadline never() { return Deadline(Clock::time_point::max()); }
+  static Deadline now() { return Deadline(Clock::now()); }
+  // `timeout` from now, saturating at never(). Negative counts as zero.
+  template <class Rep, class Period>
+  static Deadline in(std::chrono::duration<Rep, Period> timeout) {
+    if (timeout <= timeout.zero()) return now();
+    const auto start = Clock::now();
+    const std::chrono::duration<double> room = Clock::time_point::max() - start;
+    if (std::chrono::duration<double>(timeout) >= room) return never();
+    return Deadline(start + std::chrono::duration_cast<Clock::duration>(timeout));
+  }
+
+  bool is_never() const { return at_ == Clock::time_point::max(); }
+  bool passed() const { return !is_never() && Clock::now() >= at_; }
+  // Time left, zero when passed, Clock::duration::max() for never().
+  Clock::duration left() const {
+    if (is_never()) return Clock::duration::max();
+    const auto now = Clock::now();
+    return now >= at_ ? Clock::duration::zero() : at_ - now;
+  }
+  Clock::time_point at() const { return at_; }
+
+ private:
+  explicit Deadline(Clock::time_point at) : at_(at) {}
+  Clock::time_point at_;
+};
+
+}  // namespace gristmill

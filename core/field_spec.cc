@@ -1,0 +1,1 @@
+#include "core/field_spec.h"

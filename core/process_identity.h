@@ -1,0 +1,31 @@
+#pragma once
+
+// Who a process is, in a way that survives pid reuse: pid + start time.
+
+#include <cstdint>
+
+namespace gristmill {
+
+// pid 0 means nobody.
+struct ProcessIdentity {
+  std::int64_t pid = 0;
+  std::uint64_t start_time = 0;  // clock ticks since boot, field 22 of /proc/<pid>/stat
+
+  // The calling process. Cached, and refreshed in a forked child.
+  static ProcessIdentity self();
+
+  // In one 64-bit word (22 bits of pid, 42 of start time), so that owning something in shared
+  // memory is one atomic store or compare-exchange. Nobody packs to 0.
+  std::uint64_t pack() const;
+  static ProcessIdentity unpack(std::uint64_t word);
+
+  // True only when it is certain that this process has ended: no such pid, a zombie, or another
+  // start time under this pid. Nobody (pid 0), and a process that cannot be inspected, are never
+  // proved dead. Only meaningful within one pid namespace: Segment refuses to attach across them.
+  // Does not block; a few system calls.
+  bool proved_dead() const;
+
+  bool operator==(const ProcessIdentity&) const = default;
+};
+
+}  // namespace gristmill

@@ -1,0 +1,119 @@
+#pragma once
+
+// A named POSIX shared-memory object with a checked header.
+//
+//   offset 0   SegmentHeader (one page): magic, ABI version, kind, layout hash, sizes, epoch,
+//              owner, checksum; READY is stored last (release), and read first (acquire)
+//   offset 4K  payload: what the kind says
+//
+// Names: "/gristmill.<owner pid>-<owner start time>.<run>.<part>": a sweeper can judge a segment by
+// its name, even one whose creator died before READY.
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "core/deadline.h"
+#include "core/process_identity.h"
+
+namespace gristmill {
+
+// Values are stored in shared memory: append only.
+enum class SegmentKind : std::uint32_t {
+  kTrajectoryQueue = 1,
+  kBox = 2,
+  kRunBoard = 3,
+  kMessageQueue = 4,
+};
+
+// Any refusal to create or attach. what() names the segment, the reason, and what was expected.
+class SegmentError : public std::runtime_error {
+ public:
+  enum class Reason {
+    kExists,         // create: the name is taken
+    kNotFound,       // attach: no such name
+    kNotReady,       // attach: its creator has not finished within the deadline, or died at it
+    kNoSpace,        // create: /dev/shm cannot hold it; bytes needed and available are in what()
+    kWrongKind,      // attach: a segment, but of another kind
+    kIncompatible,   // attach: another ABI version or layout hash
+    kCorrupt,        // attach: bad magic, checksum, sizes, or geometry
+    kNotPermitted,   // another user's, or an unsafe mode
+    kSystem,         // anything else; errno's text is in what()
+  };
+  SegmentError(Reason reason, const std::string& what) : std::runtime_error(what), reason_(reason) {}
+  Reason reason() const { return reason_; }
+
+ private:
+  Reason reason_;
+};
+
+// Movable, not copyable. Unmaps at destruction; the creating *process* (never a forked child of it)
+// also unlinks the name then.
+class Segment {
+ public:
+  static constexpr std::size_t kHeaderBytes = 4096;
+
+  // Creates exclusively, mode 0600, zero-filled, all pages reserved (posix_fallocate). The payload
+  // is not visible to attach() until mark_ready(). Throws SegmentError.
+  static Segment create(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
+                        std::size_t payload_bytes);
+  // Waits for READY until the deadline, then checks every header field. Throws SegmentError.
+  static Segment attach(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
+                        Deadline deadline);
+
+  Segment(Segment&&) noexcept;
+  Segment& operator=(Segment&&) noexcept;
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+  ~Segment();
+
+  // The creator calls it once, when the payload is initialised.
+  void mark_ready();
+  // Removes the name now; mappings stay valid. Any process of the owner may call it; idempotent.
+  void unlink() noexcept;
+
+  std::byte* payload() const { return payload_; }
+  std::size_t payload_bytes() const { return payload_bytes_; }
+  const std::string& name() const { return name_; }
+  // The creating process, as the header says (private copy).
+  ProcessIdentity owner() const { return owner_; }
+  // Open while the Segment lives, for mapping parts of it again (the double-mapped ring).
+  int fd() const { return fd_; }
+
+ private:
+  Segment() = default;
+  void reset() noexcept;
+
+  std::string name_;
+  int fd_ = -1;
+  std::byte* base_ = nullptr;
+  std::byte* payload_ = nullptr;
+  std::size_t payload_bytes_ = 0;
+  ProcessIdentity owner_;
+  pid_t unlinks_in_ = 0;  // pid whose destruction unlinks; 0 for an attached segment
+};
+
+// "/gristmill.<pid>-<start>.<run>.<part>" for the calling process.
+std::string segment_name(const std::string& run, const std::string& part);
+
+struct SegmentInfo {
+  std::string name;
+  ProcessIdentity owner;  // from the name
+  std::size_t bytes = 0;
+  bool dead = false;  // the owner is proved dead
+};
+// Every gristmill segment of the calling user, in name order.
+std::vector<SegmentInfo> list_segments();
+// Unlinks those whose owner is proved dead; returns them. Called at every start of a run.
+std::vector<SegmentInfo> sweep_segments();
+
+// Bytes free in /dev/shm.
+std::size_t shared_memory_available();
+// FNV-1a, for layout hashes and checksums.
+std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed = 14695981039346656037ull);
+
+}  // namespace gristmill

@@ -1,0 +1,1 @@
+#include "rollout/config.h"
