@@ -4,9 +4,33 @@ add_library(gristmill_flags INTERFACE)
 target_compile_features(gristmill_flags INTERFACE cxx_std_20)
 target_compile_options(gristmill_flags INTERFACE -Wall -Wextra -Wpedantic -Wshadow -Wconversion
                        -Wno-sign-conversion -Werror)
+if(GRISTMILL_MARCH)
+  target_compile_options(gristmill_flags INTERFACE -march=${GRISTMILL_MARCH})
+endif()
 if(GRISTMILL_SANITIZE)
   target_compile_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE})
+endif()
+
+# ThreadSanitizer maps its shadow at fixed addresses, which the kernel's randomisation may have taken:
+# whatever is run in or after the build (finding the tests, the tests) runs without it.
+if(GRISTMILL_SANITIZE MATCHES thread)
+  find_program(GRISTMILL_SETARCH setarch)
+  if(GRISTMILL_SETARCH)
+    set(_no_randomisation ${GRISTMILL_SETARCH} ${CMAKE_HOST_SYSTEM_PROCESSOR} -R)
+    execute_process(COMMAND ${_no_randomisation} true RESULT_VARIABLE _refused OUTPUT_QUIET ERROR_QUIET)
+    if(_refused EQUAL 0)
+      set(CMAKE_CROSSCOMPILING_EMULATOR ${_no_randomisation})
+    endif()
+  endif()
+endif()
+
+# Where extension modules and gristmill-worker go: beside the Python sources, or into a package folder
+# of this build tree's own.
+if(GRISTMILL_INPLACE)
+  set(GRISTMILL_PACKAGE_DIR "${PROJECT_SOURCE_DIR}/python/gristmill")
+else()
+  set(GRISTMILL_PACKAGE_DIR "${PROJECT_BINARY_DIR}/python/gristmill")
 endif()
 
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -33,4 +57,5 @@ function(gristmill_room name)
   target_include_directories(gristmill_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/gristmill>)
   set_target_properties(gristmill_${name} PROPERTIES EXPORT_NAME ${name})
+  set_property(GLOBAL APPEND PROPERTY GRISTMILL_ROOMS ${name})
 endfunction()

@@ -13,7 +13,8 @@ endif()
 find_package(Torch REQUIRED)
 
 # torch's own target carries flags that are not ours: keep them, but as a system library.
-add_library(gristmill_torch INTERFACE)
+# IMPORTED, so that exported targets name it and gristmillConfig.cmake makes it anew.
+add_library(gristmill_torch INTERFACE IMPORTED GLOBAL)
 target_link_libraries(gristmill_torch INTERFACE ${TORCH_LIBRARIES})
 target_include_directories(gristmill_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 

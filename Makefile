@@ -1,0 +1,88 @@
+# make train and make test are all that a newcomer needs: each sets up what is missing first.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -eu -o pipefail -c
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+MAKEFLAGS += --no-print-directory
+
+PYTHON ?= python3
+JOBS ?= $(shell nproc)
+SOAK ?= 20
+ARGS ?=
+
+VENV := .venv
+PY := $(VENV)/bin/python
+PIP := $(PY) -m pip --disable-pip-version-check
+# Stamps lie in the environment whose state they tell: deleting it deletes them.
+REQUIREMENTS := $(VENV)/.stamp-requirements
+EDITABLE := $(VENV)/.stamp-editable
+
+.PHONY: help setup train test lint format bench soak stubs peers sanitize clean distclean system build
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: build $(EDITABLE) ## Install what is missing, build, and install the Python package (editable)
+
+train: setup ## Train CartPole from configs/cartpole.yaml and show that it is solved
+	@$(PY) tools/train_demo.py configs/cartpole.yaml $(ARGS)
+
+test: ## Set up, then run every test; the last line is "N passed, N failed"
+	@$(MAKE) setup || { echo "set-up failed: no test was run"; echo "0 passed, 1 failed"; exit 1; }
+	@$(PY) tools/run_tests.py $(ARGS)
+
+lint: setup ## clang-format, clang-tidy, ruff
+	@tools/setup-system --lint
+	@$(PY) tools/lint.py $(ARGS)
+
+format: $(REQUIREMENTS) ## Format all sources in place
+	@tools/setup-system --lint
+	@$(PY) tools/lint.py --fix
+
+bench: setup ## Train beside Sample Factory and Stable-Baselines3, and print the ratios
+	@$(VENV)/bin/gristmill bench train $(ARGS)
+
+soak: setup ## Repeat the fault tests SOAK (20) times over
+	@$(PY) tools/run_tests.py --soak $(SOAK) $(ARGS)
+
+sanitize: setup ## All tests under ASan + UBSan and under TSan (long)
+	@$(PY) tools/run_tests.py --suites asan,tsan $(ARGS)
+
+stubs: setup ## Regenerate the type stubs of the compiled modules
+	@$(PY) tools/make_stubs.py
+
+peers: $(REQUIREMENTS) ## Install the benchmark's peers under .venv-peers
+	@$(PY) -m gristmill.bench.peers
+
+clean: ## Remove everything that was built
+	rm -rf build python/gristmill/*.so python/gristmill/gristmill-worker
+	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	rm -rf .pytest_cache .hypothesis .ruff_cache
+
+distclean: clean ## Remove the Python environments as well
+	rm -rf $(VENV) .venv-peers
+
+system:
+	@PYTHON=$(PYTHON) tools/setup-system
+
+$(PY): | system
+	$(PYTHON) -m venv $(VENV)
+
+# torch alone first: whatever else is installed finds it there, and brings no other.
+$(REQUIREMENTS): requirements/torch.txt requirements/runtime.txt requirements/dev.txt | $(PY)
+	$(PIP) install -q -r requirements/torch.txt
+	$(PIP) install -q -r requirements/dev.txt
+	@touch $@
+
+build/release/build.ninja: CMakePresets.json $(REQUIREMENTS)
+	cmake --preset release $(if $(wildcard $@),--fresh)
+	@touch $@
+
+build: build/release/build.ninja | system
+	@cmake --build --preset release -j $(JOBS)
+
+# After the build, because an editable install compiles nothing itself.
+$(EDITABLE): pyproject.toml CMakeLists.txt $(REQUIREMENTS)
+	$(PIP) install -q --no-build-isolation --no-deps -e .
+	@touch $@
