@@ -38,27 +38,27 @@ struct Config {
     std::int64_t unroll = 32;
     double start_timeout_s = 60;
     double hang_timeout_s = 30;
-    std::int64_t max_restarts = 10;   // within restart_window_s
+    std::int64_t max_restarts = 10;  // within restart_window_s
     double restart_window_s = 60;
-    double restart_backoff_s = 0.1;   // doubles per restart within the window, at most 5 s
+    double restart_backoff_s = 0.1;  // doubles per restart within the window, at most 5 s
   } workers;
 
   struct Learner {
-    std::string algorithm = "appo";   // appo | impala | ppo
+    std::string algorithm = "appo";  // appo | impala | ppo
     double learning_rate = 1e-3;
     std::string schedule = "constant";  // constant | linear
     std::int64_t batch_trajectories = 64;
     std::int64_t minibatch_trajectories = 32;
     std::int64_t epochs = 2;
     double gamma = 0.99;
-    double gae_lambda = 0.95;         // ppo: GAE; appo and impala: V-trace's lambda
+    double gae_lambda = 0.95;  // ppo: GAE; appo and impala: V-trace's lambda
     double vtrace_rho = 1.0;
     double vtrace_c = 1.0;
     double clip_range = 0.2;
-    double value_clip_range = 0;      // 0: off
+    double value_clip_range = 0;  // 0: off
     double value_coefficient = 0.5;
     double entropy_coefficient = 0.0;
-    double max_grad_norm = 0.5;       // 0: off
+    double max_grad_norm = 0.5;  // 0: off
     bool normalize_advantages = true;
     double reward_scale = 1.0;
     double adam_beta1 = 0.9;
@@ -66,7 +66,7 @@ struct Config {
     double adam_epsilon = 1e-5;
     std::int64_t max_policy_lag = 20;  // versions; older trajectories are dropped and counted
     std::string device = "cpu";
-    std::int64_t threads = 1;         // intra-operation threads of the learner
+    std::int64_t threads = 1;  // intra-operation threads of the learner
   } learner;
 
   struct Policy {
@@ -77,11 +77,11 @@ struct Config {
   } policy;
 
   struct Queue {
-    std::int64_t capacity = 256;      // trajectories
+    std::int64_t capacity = 256;  // trajectories
   } queue;
 
   struct Checkpoint {
-    double interval_s = 30;           // 0: only at the end
+    double interval_s = 30;  // 0: only at the end
     std::int64_t keep = 3;
   } checkpoint;
 

@@ -113,7 +113,8 @@ TEST(ConfigTest, UnknownKeyNamesFileLineAndNearestKey) {
                     HasSubstr("learner.learning_rate")));
   EXPECT_THAT(error_of("gamma: 0.9"), HasSubstr("learner.gamma"));
   EXPECT_THAT(error_of("learner: {capacity: 3}"), HasSubstr("queue.capacity"));
-  EXPECT_THAT(error_of("leaner: {gamma: 0.9}"), AllOf(StartsWith("run.yaml:1"), HasSubstr("nearest is learner")));
+  EXPECT_THAT(error_of("leaner: {gamma: 0.9}"),
+              AllOf(StartsWith("run.yaml:1"), HasSubstr("nearest is learner")));
 }
 
 TEST(ConfigTest, UnknownOverrideNamesTheNearestKey) {
