@@ -7,6 +7,10 @@ target_compile_options(gristmill_flags INTERFACE -Wall -Wextra -Wpedantic -Wshad
 if(GRISTMILL_MARCH)
   target_compile_options(gristmill_flags INTERFACE -march=${GRISTMILL_MARCH})
 endif()
+# GCC 12 warns of overlapping copies in its own std::string operator+ (GCC bug 105651).
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  target_compile_options(gristmill_flags INTERFACE -Wno-restrict)
+endif()
 if(GRISTMILL_SANITIZE)
   target_compile_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE})

@@ -6,12 +6,13 @@
 
 namespace gristmill {
 
-// pid 0 means nobody.
+// pid 0 means nobody. A process keeps its identity when it calls exec.
 struct ProcessIdentity {
   std::int64_t pid = 0;
   std::uint64_t start_time = 0;  // clock ticks since boot, field 22 of /proc/<pid>/stat
 
-  // The calling process. Cached, and refreshed in a forked child.
+  // The calling process. Cached (one load), and refreshed in a forked child. Any thread. Throws
+  // std::runtime_error when /proc is not mounted, or is that of another pid namespace.
   static ProcessIdentity self();
 
   // In one 64-bit word (22 bits of pid, 42 of start time), so that owning something in shared
@@ -27,5 +28,9 @@ struct ProcessIdentity {
 
   bool operator==(const ProcessIdentity&) const = default;
 };
+
+// Equal in two processes exactly when they can judge each other's identity: the same pid namespace
+// and the same clock (time namespace). Never 0. Throws std::runtime_error when /proc is not mounted.
+std::uint64_t identity_namespace();
 
 }  // namespace gristmill

@@ -2,17 +2,19 @@
 
 // A named POSIX shared-memory object with a checked header.
 //
-//   offset 0   SegmentHeader (one page): magic, ABI version, kind, layout hash, sizes, epoch,
-//              owner, checksum; READY is stored last (release), and read first (acquire)
+//   offset 0   header (one page): magic, ABI version, kind, layout hash, sizes, epoch, owner and its
+//              namespace, checksum; READY is stored last (release), and read first (acquire)
 //   offset 4K  payload: what the kind says
 //
-// Names: "/gristmill.<owner pid>-<owner start time>.<run>.<part>": a sweeper can judge a segment by
-// its name, even one whose creator died before READY.
+// Names: "/gristmill.<owner pid>-<owner start time>-<namespace>.<run>.<part>": a sweeper can judge a
+// segment by its name alone, even one whose creator died before it had written anything. Those of
+// another pid namespace (containers that share /dev/shm) cannot be judged, and are left alone.
 
 #include <sys/types.h>
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -41,7 +43,7 @@ class SegmentError : public std::runtime_error {
     kWrongKind,      // attach: a segment, but of another kind
     kIncompatible,   // attach: another ABI version or layout hash
     kCorrupt,        // attach: bad magic, checksum, sizes, or geometry
-    kNotPermitted,   // another user's, or an unsafe mode
+    kNotPermitted,   // another user's, an unsafe mode, or another pid namespace's
     kSystem,         // anything else; errno's text is in what()
   };
   SegmentError(Reason reason, const std::string& what) : std::runtime_error(what), reason_(reason) {}
@@ -58,10 +60,13 @@ class Segment {
   static constexpr std::size_t kHeaderBytes = 4096;
 
   // Creates exclusively, mode 0600, zero-filled, all pages reserved (posix_fallocate). The payload
-  // is not visible to attach() until mark_ready(). Throws SegmentError.
+  // is not visible to attach() until mark_ready(). Throws SegmentError, and std::invalid_argument for
+  // a name that is not segment_name()'s of the calling process.
   static Segment create(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
                         std::size_t payload_bytes);
-  // Waits for READY until the deadline, then checks every header field. Throws SegmentError.
+  // Waits until the deadline for the name to exist and for READY, then checks every header field.
+  // Gives up at once when the creator (as the name says) is proved dead before READY. Throws
+  // SegmentError, and std::invalid_argument for a name that segment_name() cannot have made.
   static Segment attach(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
                         Deadline deadline);
 
@@ -85,33 +90,39 @@ class Segment {
   int fd() const { return fd_; }
 
  private:
-  Segment() = default;
+  struct Mapping;
+
+  Segment();
   void reset() noexcept;
 
   std::string name_;
+  std::unique_ptr<Mapping> mapping_;
   int fd_ = -1;
-  std::byte* base_ = nullptr;
   std::byte* payload_ = nullptr;
   std::size_t payload_bytes_ = 0;
   ProcessIdentity owner_;
   pid_t unlinks_in_ = 0;  // pid whose destruction unlinks; 0 for an attached segment
 };
 
-// "/gristmill.<pid>-<start>.<run>.<part>" for the calling process.
+// "/gristmill.<pid>-<start>-<namespace>.<run>.<part>" for the calling process. Throws
+// std::invalid_argument when run or part is empty or holds anything but A-Z a-z 0-9 . _ -, or when the
+// name would exceed kMaxSegmentName bytes.
+inline constexpr std::size_t kMaxSegmentName = 250;
 std::string segment_name(const std::string& run, const std::string& part);
 
 struct SegmentInfo {
   std::string name;
   ProcessIdentity owner;  // from the name
   std::size_t bytes = 0;
-  bool dead = false;  // the owner is proved dead
+  bool judged = false;  // of this pid namespace, so that `dead` means something
+  bool dead = false;    // the owner is proved dead
 };
 // Every gristmill segment of the calling user, in name order.
 std::vector<SegmentInfo> list_segments();
 // Unlinks those whose owner is proved dead; returns them. Called at every start of a run.
 std::vector<SegmentInfo> sweep_segments();
 
-// Bytes free in /dev/shm.
+// Bytes free in /dev/shm; the largest std::size_t when it has no limit. Throws SegmentError (kSystem).
 std::size_t shared_memory_available();
 // FNV-1a, for layout hashes and checksums.
 std::uint64_t hash_bytes(const void* data, std::size_t bytes, std::uint64_t seed = 14695981039346656037ull);
