@@ -7,11 +7,11 @@
 // instruction never blocks or tears a reader, and the next writer starts over. Readers pin the
 // newest slot through their lease (a hazard pointer: store the pin, seq_cst fence, check that the
 // newest word is unchanged; the writer stores newest, fences, then reads the pins) and use it with
-// no copy. A pin whose owner is proved dead no longer counts.
+// no copy. A pin whose owner is proved dead no longer counts. (The fences are those of seq_cst
+// operations on the newest word and the pins; box.cc has the argument.)
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -37,13 +37,15 @@ class Box {
 
     explicit operator bool() const { return box_ != nullptr; }
     std::uint64_t version() const { return version_; }
-    // [shape...] of field `index`; unchanged until release().
+    // [shape...] of field `index`; unchanged until release(). Throws std::logic_error when released,
+    // and in a forked child: the pin is its parent's, who may let go of it at any time.
     const std::byte* field(std::size_t index) const;
     void release();
 
    private:
     friend class Box;
     Box* box_ = nullptr;
+    std::uint64_t owner_ = 0;  // the process that pinned, packed: a forked child has no share in it
     std::uint64_t version_ = 0;
     int slot_ = -1;
     int lease_ = -1;

@@ -24,17 +24,17 @@ namespace gristmill {
 
 // Values are stored in shared memory: append only. *Ns are nanoseconds spent.
 enum class Counter : std::uint32_t {
-  kFrames,           // environment steps
-  kEpisodes,         // finished
-  kTrajectories,     // put
-  kEnvironmentNs,    // in step and reset
-  kInferenceNs,      // policy forward and sampling
-  kSpaceWaitNs,      // waiting for a place in the queue
-  kCopyNs,           // put's copy
-  kParametersNs,     // watching and pinning
-  kFirstStepNs,      // monotonic clock at the first environment step; 0 before
-  kLastStepNs,       // monotonic clock at the last one put
-  kVersion,          // parameters in use
+  kFrames,         // environment steps
+  kEpisodes,       // finished
+  kTrajectories,   // put
+  kEnvironmentNs,  // in step and reset
+  kInferenceNs,    // policy forward and sampling
+  kSpaceWaitNs,    // waiting for a place in the queue
+  kCopyNs,         // put's copy
+  kParametersNs,   // watching and pinning
+  kFirstStepNs,    // monotonic clock at the first environment step; 0 before
+  kLastStepNs,     // monotonic clock at the last one put
+  kVersion,        // parameters in use
   kCount,
 };
 
@@ -44,8 +44,9 @@ enum class Phase : std::uint32_t {
   kStarting = 1,   // the supervisor has started it
   kDescribed = 2,  // environments are made; description() is set; waits for queue and box
   kRunning = 3,
-  kStopped = 4,    // ended as told
-  kFailed = 5,     // ended by an error; error() tells
+  kStopped = 4,  // ended as told
+  kFailed = 5,   // ended by an error; error() tells
+  kFatal = 6,    // ended by an error that a restart would only repeat: the run ends too
 };
 
 class RunBoard {
@@ -60,28 +61,31 @@ class RunBoard {
 
   const std::string& name() const;
   int rows() const;
+  // The process that created it: the one workers must not outlive.
+  ProcessIdentity owner() const;
 
   // Row `index` is seen through this handle, which borrows the board.
   class Row {
    public:
     // The row's process.
-    void enter();                                  // identity = self, heartbeat = now
-    void beat();                                   // heartbeat = now; relaxed, costs a clock read
-    void add(Counter counter, std::uint64_t n);    // single writer: load + store, no lock prefix
+    void enter();                                // identity = self, heartbeat = now
+    void beat();                                 // heartbeat = now; relaxed, costs a clock read
+    void add(Counter counter, std::uint64_t n);  // single writer: load + store, no lock prefix
     void set(Counter counter, std::uint64_t value);
-    void set_phase(Phase phase);                   // release; wakes who awaits a change
-    void set_description(std::string_view json);   // before set_phase(kDescribed); truncation throws
-    void set_error(std::string_view text);         // before set_phase(kFailed); long text is cut
+    void set_phase(Phase phase);                  // release; wakes who awaits a change
+    void set_description(std::string_view json);  // before set_phase(kDescribed); truncation throws
+    void set_error(std::string_view text);        // before set_phase(kFailed); long text keeps its end
 
     // The supervisor.
-    void prepare(int incarnation);                 // clears the row, phase = kStarting
+    void prepare(int incarnation);  // clears the row, phase = kStarting
 
     // Anyone.
     std::uint64_t get(Counter counter) const;
-    Phase phase() const;                           // acquire
+    Phase phase() const;              // acquire
+    bool reached(Phase phase) const;  // was in it since prepare()
     ProcessIdentity identity() const;
-    int incarnation() const;                       // 0 at first, +1 at each restart
-    std::chrono::nanoseconds since_beat() const;   // time since the last heartbeat
+    int incarnation() const;                      // 0 at first, +1 at each restart
+    std::chrono::nanoseconds since_beat() const;  // time since the last heartbeat
     std::string description() const;
     std::string error() const;
 
