@@ -1,9 +1,10 @@
-"""A pytest plugin that writes each test's outcome to $GRISTMILL_TALLY as it happens, one JSON object a line."""
+"""A pytest plugin that writes each test's outcome to $GRISTMILL_TALLY as it happens, one JSON object a line.
+
+As pytest itself counts, a test whose tear-down fails too is one outcome more.
+"""
 
 import json
 import os
-
-_failed_in_call: set[str] = set()
 
 
 def _write(test: str, outcome: str) -> None:
@@ -21,14 +22,5 @@ def pytest_runtest_logstart(nodeid, location):
 
 
 def pytest_runtest_logreport(report):
-    """One outcome a test: that of the call, or of the set-up or tear-down that failed."""
     if report.when == "call" or report.outcome != "passed":
-        outcome = report.outcome
-        if report.when == "teardown" and report.nodeid in _failed_in_call:
-            return
-        if outcome == "failed":
-            _failed_in_call.add(report.nodeid)
-        if report.when == "teardown" and outcome == "failed":
-            # Its call was already counted as passed: the failure is one more.
-            outcome = "failed"
-        _write(report.nodeid, outcome)
+        _write(report.nodeid, report.outcome)

@@ -121,7 +121,9 @@ def pytest(limit_s: float, extra: list[str], env: dict[str, str]) -> Tally:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--suites", default="release,tsan,asan-core,python", help="of: a CMake preset, python")
+    parser.add_argument(
+        "--suites", default="release,tsan,asan-core,python", help="of: a CMake preset, python"
+    )
     parser.add_argument("--soak", type=int, default=0, metavar="N", help="N rounds of the fault tests only")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="only these Python tests (pytest's -k)")
     parser.add_argument("-R", default="", metavar="REGEX", help="only these C++ tests (ctest's -R)")

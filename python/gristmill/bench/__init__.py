@@ -1,0 +1,1 @@
+"""Benchmarks beside the best alternatives, in the same run on the same machine."""

@@ -1,0 +1,192 @@
+"""`gristmill bench train`: learning CartPole, ours beside the peers, alternated in the same run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gristmill.bench import machine, report
+from gristmill.bench.peers import PEERS, Peer, PeerMissing, default_folder
+
+# Ours: each configuration as it is shipped.
+OURS = {
+    "cartpole": "gristmill, cartpole.yaml",
+    "cartpole_throughput": "gristmill, cartpole_throughput.yaml",
+    "cartpole_gymnasium": "gristmill, cartpole_gymnasium.yaml",
+}
+
+
+@dataclass
+class Contestant:
+    """One row of the table: what it is, and what each repeat gave."""
+
+    key: str
+    title: str
+    settings: str
+    ours: bool
+    missing: str = ""
+    runs: list[dict[str, Any]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+
+
+class RunFailed(Exception):
+    """A run ended without a result; the message holds the end of its output."""
+
+
+def run_limited(command: list[str], limit_s: float, env: dict[str, str]) -> str:
+    """The output of a command that must end within limit_s; its whole process group is ended otherwise."""
+    process = subprocess.Popen(
+        command,
+        env=env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        output, _ = process.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        raise RunFailed(f"still running after {limit_s:.0f} s: ended") from None
+    finally:
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+    if process.returncode:
+        raise RunFailed(f"exit code {process.returncode}: " + " | ".join(output.strip().splitlines()[-3:]))
+    return output
+
+
+def last_json(output: str, prefix: str = "") -> dict[str, Any]:
+    """The last line of `output` that is `prefix` and a JSON object."""
+    for line in reversed(output.splitlines()):
+        if line.startswith(prefix + "{"):
+            return json.loads(line[len(prefix) :])
+    raise RunFailed("it printed no result: " + " | ".join(output.strip().splitlines()[-3:]))
+
+
+def gristmill_command() -> list[str]:
+    """How a user would start gristmill: the console script beside this Python."""
+    script = Path(sys.executable).parent / "gristmill"
+    return (
+        [str(script)] if script.exists() else [sys.executable, "-c", "from gristmill.cli import main; main()"]
+    )
+
+
+def run_ours(config: Path, seed: int, limit_s: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as scratch:
+        command = [*gristmill_command(), "train", str(config), f"seed={seed}", f"run.dir={scratch}", "--json"]
+        return last_json(run_limited(command, limit_s, dict(os.environ)))
+
+
+def run_peer(peer: Peer, folder: Path, seed: int, seconds: float, limit_s: float) -> dict[str, Any]:
+    with tempfile.TemporaryDirectory(prefix="gristmill-bench-") as scratch:
+        env = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "BENCH_SECONDS": str(seconds),
+            "BENCH_LIMIT": str(limit_s),
+            "BENCH_LAUNCH": str(time.time()),
+        }
+        # Start-up and the end come on top of the training time that the driver watches.
+        output = run_limited(peer.command(folder, seed, Path(scratch)), limit_s + 60, env)
+        return last_json(output, "RESULT ")
+
+
+def install_peers(keys: list[str], say: Callable[[str], None]) -> list[Contestant]:
+    contestants = []
+    for key in keys:
+        peer = PEERS[key]
+        contestant = Contestant(key, peer.title, peer.settings, ours=False)
+        if not peer.installed(default_folder()):
+            say(f"{peer.title} is not installed yet: installing it into {default_folder() / peer.key} …")
+        try:
+            peer.install(default_folder())
+        except PeerMissing as error:
+            contestant.missing = str(error)
+        contestants.append(contestant)
+    return contestants
+
+
+def bench_train(
+    repeats: Annotated[int, typer.Option(min=1, help="Runs of each; 3 at least for figures to rely on.")] = 3,
+    seconds: Annotated[
+        float, typer.Option(min=7, help="A peer trains at least so long, for its frames/s.")
+    ] = 20,
+    limit: Annotated[
+        float, typer.Option(min=10, help="At most so long: then 475 counts as not reached.")
+    ] = 60,
+    peers: Annotated[str, typer.Option(help=f"Of: {', '.join(PEERS)}. Empty: none.")] = "sf,sb3",
+    ours: Annotated[str, typer.Option(help=f"Of: {', '.join(OURS)}.")] = ",".join(OURS),
+    configs: Annotated[Path, typer.Option(help="The folder of our configurations.")] = Path("configs"),
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write every run's figures here.")] = None,
+    plot: Annotated[Path | None, typer.Option(help="Draw the table into this file (.png, .svg).")] = None,
+) -> None:
+    """Learn CartPole beside the peers in the same run: frames/s, seconds to a mean return of 475, ratios.
+
+    The contestants take turns, seed by seed. A peer that is not there is installed into .venv-peers
+    first; one that cannot be installed is reported as missing.
+    """
+    from rich.console import Console
+
+    console = Console(stderr=True)
+    peer_keys = _chosen(peers, list(PEERS), "--peers")
+    our_keys = _chosen(ours, list(OURS), "--ours")
+    for key in our_keys:
+        if not (configs / f"{key}.yaml").exists():
+            raise typer.BadParameter(f"{configs / key}.yaml does not exist", param_hint="--configs")
+
+    contestants = [Contestant(key, OURS[key], "as shipped", ours=True) for key in our_keys]
+    contestants += install_peers(peer_keys, console.print)
+    for repeat in range(repeats):
+        for contestant in contestants:
+            if contestant.missing:
+                continue
+            console.print(f"repeat {repeat + 1} of {repeats}: {contestant.title} …", highlight=False)
+            try:
+                if contestant.ours:
+                    result = run_ours(configs / f"{contestant.key}.yaml", repeat, limit)
+                else:
+                    result = run_peer(PEERS[contestant.key], default_folder(), repeat, seconds, limit)
+            except RunFailed as error:
+                contestant.failures.append(f"seed {repeat}: {error}")
+                console.print(f"  failed: {error}", style="red", highlight=False, markup=False)
+                continue
+            contestant.runs.append(result)
+            console.print("  " + report.one_run(result), highlight=False)
+
+    Console().print(report.table(contestants, repeats))
+    print(machine.sentence())
+    if json_file:
+        document = {
+            "machine": machine.describe(),
+            "repeats": repeats,
+            "contestants": [asdict(c) for c in contestants],
+            "ratios": report.ratios(contestants),
+        }
+        json_file.write_text(json.dumps(document, indent=2) + "\n")
+    if plot:
+        report.plot(contestants, plot)
+    if any(c.failures for c in contestants):
+        raise typer.Exit(1)
+
+
+def _chosen(text: str, known: list[str], option: str) -> list[str]:
+    keys = [key.strip() for key in text.split(",") if key.strip()]
+    for key in keys:
+        if key not in known:
+            raise typer.BadParameter(f"{key!r} is not one of {', '.join(known)}", param_hint=option)
+    return keys
