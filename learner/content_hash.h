@@ -22,6 +22,8 @@ std::string hash_text(std::uint64_t hash);
 // A text that holds its own hash: kUnsealed occurs in it exactly once, and is replaced by the hash of
 // the whole (as it was, and `rest` after it). Any change of one byte in text or rest breaks the seal.
 inline constexpr std::string_view kUnsealed = "xxh64:0000000000000000";
+// Whether a value has the form that seal() gives it.
+bool is_seal(std::string_view value);
 // Throws std::logic_error when kUnsealed does not occur exactly once.
 void seal(std::string& text, std::span<const std::byte> rest = {});
 // `value` is what stands in the text where kUnsealed stood, as the reader parsed it.

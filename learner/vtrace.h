@@ -27,7 +27,8 @@ struct VTraceOptions {
   double lambda = 1.0;       // c_t = lambda * min(c_clip, ratio_t)
   double rho_clip = 1.0;     // on the temporal difference: decides which policy's value is the fixed point
   double c_clip = 1.0;       // on the trace: decides how fast it is reached
-  double pg_rho_clip = 1.0;  // on the advantage
+  double pg_rho_clip = 1.0;  // on the advantage; kUnweighted where the objective has the ratio in itself
+  static constexpr double kUnweighted = 0;
 };
 
 // ratio_t = exp(log_ratios_t), log_ratios being the current policy's log-probability of the action
@@ -38,9 +39,10 @@ struct VTraceOptions {
 //   vs_t     = V_t + delta_t + gamma * c_t * (vs_{t+1} - V_{t+1})
 //   adv_t    = min(pg_rho_clip, ratio_t) * (r_t + gamma * ((1 - lambda) * V + lambda * vs)_{t+1} - V_t)
 //
-// With lambda = 1 these are the paper's; with ratios of 1 the advantages are GAE(lambda)'s, for
-// every lambda. targets [n, T] receives vs; advantages [n, T] may be the same memory as log_ratios.
-// Allocates nothing. Throws std::invalid_argument naming the array whose size is wrong.
+// the last without its first factor when pg_rho_clip is kUnweighted. With lambda = 1 these are the paper's;
+// with ratios of 1 the advantages are GAE(lambda)'s, for every lambda. targets [n, T] receives vs; advantages
+// [n, T] may be the same memory as log_ratios. Allocates nothing. Throws std::invalid_argument naming the
+// array whose size is wrong.
 void vtrace(const TrajectoryRows& rows, std::span<const float> log_ratios, const VTraceOptions& options,
             std::span<float> targets, std::span<float> advantages);
 
