@@ -1,7 +1,8 @@
 """The peers: where each lives, how it is installed, and how it is started.
 
 Each peer has a virtual environment of its own under .venv-peers, made from the pinned list in
-requirements/, and a driver script in drivers/ that runs in it. `python -m gristmill.bench.peers` installs all.
+requirements/, and a driver script in drivers/ that runs in it. `python -m gristmill.bench.peers`
+installs all.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ _HERE = Path(__file__).resolve().parent
 _TORCH = "torch==2.13.0"
 
 
-class PeerMissing(Exception):
+class PeerMissingError(Exception):
     """This peer cannot be had here; the message says why."""
 
 
@@ -48,7 +49,7 @@ class Peer:
         return folder / self.key / "bin" / "python"
 
     def install(self, folder: Path) -> None:
-        """Makes the environment. Idempotent; some minutes the first time. Raises PeerMissing."""
+        """Makes the environment. Idempotent; some minutes the first time. Raises PeerMissingError."""
         if self.installed(folder):
             return
         environment = folder / self.key
@@ -61,9 +62,11 @@ class Peer:
                 done = subprocess.run([*pip, *what], capture_output=True, text=True, stdin=subprocess.DEVNULL)
                 if done.returncode:
                     reasons = [line for line in done.stderr.splitlines() if "ERROR" in line]
-                    raise PeerMissing((reasons or done.stderr.splitlines() or ["pip failed"])[-1].strip())
+                    raise PeerMissingError(
+                        (reasons or done.stderr.splitlines() or ["pip failed"])[-1].strip()
+                    )
         except (OSError, subprocess.SubprocessError) as error:
-            raise PeerMissing(str(error)) from error
+            raise PeerMissingError(str(error)) from error
         (environment / ".stamp").write_text(self._stamp())
 
     def command(self, folder: Path, seed: int, scratch: Path) -> list[str]:
@@ -118,7 +121,7 @@ def main() -> int:
         try:
             peer.install(folder)
             print(f"{peer.title}: ready")
-        except PeerMissing as error:
+        except PeerMissingError as error:
             failed = 1
             print(f"{peer.title}: cannot be installed: {error}")
     return failed

@@ -17,7 +17,7 @@ from typing import Annotated, Any
 import typer
 
 from gristmill.bench import machine, report
-from gristmill.bench.peers import PEERS, Peer, PeerMissing, default_folder
+from gristmill.bench.peers import PEERS, Peer, PeerMissingError, default_folder
 
 # Ours: each configuration as it is shipped.
 OURS = {
@@ -40,7 +40,7 @@ class Contestant:
     failures: list[str] = field(default_factory=list)
 
 
-class RunFailed(Exception):
+class RunFailedError(Exception):
     """A run ended without a result; the message holds the end of its output."""
 
 
@@ -58,7 +58,7 @@ def run_limited(command: list[str], limit_s: float, env: dict[str, str]) -> str:
     try:
         output, _ = process.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        raise RunFailed(f"still running after {limit_s:.0f} s: ended") from None
+        raise RunFailedError(f"still running after {limit_s:.0f} s: ended") from None
     finally:
         try:
             os.killpg(process.pid, signal.SIGKILL)
@@ -66,7 +66,9 @@ def run_limited(command: list[str], limit_s: float, env: dict[str, str]) -> str:
             pass
         process.wait()
     if process.returncode:
-        raise RunFailed(f"exit code {process.returncode}: " + " | ".join(output.strip().splitlines()[-3:]))
+        raise RunFailedError(
+            f"exit code {process.returncode}: " + " | ".join(output.strip().splitlines()[-3:])
+        )
     return output
 
 
@@ -75,7 +77,7 @@ def last_json(output: str, prefix: str = "") -> dict[str, Any]:
     for line in reversed(output.splitlines()):
         if line.startswith(prefix + "{"):
             return json.loads(line[len(prefix) :])
-    raise RunFailed("it printed no result: " + " | ".join(output.strip().splitlines()[-3:]))
+    raise RunFailedError("it printed no result: " + " | ".join(output.strip().splitlines()[-3:]))
 
 
 def gristmill_command() -> list[str]:
@@ -115,7 +117,7 @@ def install_peers(keys: list[str], say: Callable[[str], None]) -> list[Contestan
             say(f"{peer.title} is not installed yet: installing it into {default_folder() / peer.key} …")
         try:
             peer.install(default_folder())
-        except PeerMissing as error:
+        except PeerMissingError as error:
             contestant.missing = str(error)
         contestants.append(contestant)
     return contestants
@@ -161,7 +163,7 @@ def bench_train(
                     result = run_ours(configs / f"{contestant.key}.yaml", repeat, limit)
                 else:
                     result = run_peer(PEERS[contestant.key], default_folder(), repeat, seconds, limit)
-            except RunFailed as error:
+            except RunFailedError as error:
                 contestant.failures.append(f"seed {repeat}: {error}")
                 console.print(f"  failed: {error}", style="red", highlight=False, markup=False)
                 continue

@@ -1,7 +1,7 @@
 """Trains CartPole-v1 with Sample Factory's own runner, watched from outside. Runs in the peer's environment.
 
-Arguments go to Sample Factory as they are. From the environment: BENCH_LAUNCH (time.time() before this process
-was started), BENCH_SECONDS (train at least so long), BENCH_LIMIT (and at most so long).
+Arguments go to Sample Factory as they are. From the environment: BENCH_LAUNCH (time.time() before this
+process was started), BENCH_SECONDS (train at least so long), BENCH_LIMIT (and at most so long).
 The last line is "RESULT {…}".
 """
 
@@ -50,7 +50,7 @@ class Watch(AlgoObserver):
 
 def main():
     register_custom_components()
-    config, runner = make_runner(parse_custom_args())
+    _, runner = make_runner(parse_custom_args())
     watch = Watch()
     runner.register_observer(watch)
     status = runner.init()
