@@ -53,7 +53,8 @@ void EventCount::notify_all() {
   full_fence();
   std::uint32_t word = word_.load(std::memory_order_relaxed);
   while ((word & 1) != 0) {
-    // word + 1 clears bit 0 and counts, in one carry: whoever holds the old key does not fall asleep any more.
+    // word + 1 clears bit 0 and counts, in one carry: whoever holds the old key does not fall asleep any
+    // more.
     if (word_.compare_exchange_weak(word, word + 1, std::memory_order_seq_cst)) {
       futex(&word_, FUTEX_WAKE, INT_MAX, nullptr);
       return;

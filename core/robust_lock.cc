@@ -17,8 +17,7 @@ int lock_until(pthread_mutex_t* mutex, Deadline deadline) {
   if (deadline.is_never()) return ::pthread_mutex_lock(mutex);
 #if defined(__SANITIZE_THREAD__)
   // The thread sanitizer of GCC 12 does not know pthread_mutex_clocklock.
-  const timespec at =
-      to_timespec(std::chrono::system_clock::now().time_since_epoch() + deadline.left());
+  const timespec at = to_timespec(std::chrono::system_clock::now().time_since_epoch() + deadline.left());
   return ::pthread_mutex_timedlock(mutex, &at);
 #else
   const timespec at = to_timespec(deadline.at().time_since_epoch());

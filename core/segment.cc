@@ -62,11 +62,12 @@ std::string about(const std::string& name) { return "shared-memory segment '" + 
 }
 
 [[noreturn]] void throw_no_space(const std::string& name, std::size_t needed, std::size_t available) {
-  throw SegmentError(Reason::kNoSpace,
-                     about(name) + "needs " + std::to_string(needed) + " bytes in /dev/shm, which has " +
-                         std::to_string(available) +
-                         " available: ask for less (a smaller queue capacity), free some (ls -l /dev/shm), or "
-                         "make it larger (docker run --shm-size=…, mount -o remount,size=… /dev/shm)");
+  throw SegmentError(
+      Reason::kNoSpace,
+      about(name) + "needs " + std::to_string(needed) + " bytes in /dev/shm, which has " +
+          std::to_string(available) +
+          " available: ask for less (a smaller queue capacity), free some (ls -l /dev/shm), or "
+          "make it larger (docker run --shm-size=…, mount -o remount,size=… /dev/shm)");
 }
 
 int last_error(const ipc::interprocess_exception& error) {
@@ -139,8 +140,8 @@ void check_header(const std::string& name, const SegmentName& parsed, const Segm
     throw SegmentError(Reason::kCorrupt, about(name) + "is corrupt: its header's checksum does not fit");
   }
   if (header.kind != static_cast<std::uint32_t>(kind)) {
-    throw SegmentError(Reason::kWrongKind, about(name) + "is of kind " +
-                                               expected(header.kind, static_cast<std::uint32_t>(kind)));
+    throw SegmentError(Reason::kWrongKind,
+                       about(name) + "is of kind " + expected(header.kind, static_cast<std::uint32_t>(kind)));
   }
   if (header.layout_hash != layout_hash) {
     throw SegmentError(Reason::kIncompatible, about(name) + "has layout " +

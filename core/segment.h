@@ -36,15 +36,15 @@ enum class SegmentKind : std::uint32_t {
 class SegmentError : public std::runtime_error {
  public:
   enum class Reason {
-    kExists,         // create: the name is taken
-    kNotFound,       // attach: no such name
-    kNotReady,       // attach: its creator has not finished within the deadline, or died at it
-    kNoSpace,        // create: /dev/shm cannot hold it; bytes needed and available are in what()
-    kWrongKind,      // attach: a segment, but of another kind
-    kIncompatible,   // attach: another ABI version or layout hash
-    kCorrupt,        // attach: bad magic, checksum, sizes, or geometry
-    kNotPermitted,   // another user's, an unsafe mode, or another pid namespace's
-    kSystem,         // anything else; errno's text is in what()
+    kExists,        // create: the name is taken
+    kNotFound,      // attach: no such name
+    kNotReady,      // attach: its creator has not finished within the deadline, or died at it
+    kNoSpace,       // create: /dev/shm cannot hold it; bytes needed and available are in what()
+    kWrongKind,     // attach: a segment, but of another kind
+    kIncompatible,  // attach: another ABI version or layout hash
+    kCorrupt,       // attach: bad magic, checksum, sizes, or geometry
+    kNotPermitted,  // another user's, an unsafe mode, or another pid namespace's
+    kSystem,        // anything else; errno's text is in what()
   };
   SegmentError(Reason reason, const std::string& what) : std::runtime_error(what), reason_(reason) {}
   Reason reason() const { return reason_; }

@@ -12,8 +12,8 @@ namespace {
 constexpr std::string_view kPrefix = "/gristmill.";
 
 bool acceptable(char c) {
-  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
-         c == '_' || c == '-';
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+         c == '-';
 }
 
 void check_part(std::string_view what, const std::string& text) {

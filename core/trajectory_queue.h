@@ -18,9 +18,13 @@
 //
 //   payload │ control │ leases │ place words │ ring of field 0 │ ring of field 1 │ …
 //
-// Positions count up for ever in 64 bits; ring f holds position p at p mod places_f, where
-// places_f >= capacity is such that the ring is a whole number of pages. Single writers: head: the
-// consumer; tail and place words: the holder of the lock (a place word's kReady: its claimant).
+// Positions count up for ever; ring f holds position p at p mod places_f, where places_f >= capacity
+// is such that the ring is a whole number of pages. A field with so few factors of two in its size
+// that such a ring would more than double (an odd number of bytes needs 4096 places) is held without
+// the mirror instead: only the part of a batch that lies beyond the ring's end is then copied once
+// more, by get_many. A field of no bytes is fine: its address means nothing.
+// Single writers: head: the consumer; tail and place words: the holder of the lock (a place word's
+// kReady: its claimant; details in trajectory_layout.h).
 
 #include <cstddef>
 #include <cstdint>
@@ -103,13 +107,15 @@ class TrajectoryQueue {
 
   // Copies `count` trajectories in: fields[f] points to [count, shape...] of field f, contiguous.
   // One claim and one copy per field while there is space; goes in parts, in order, when count is
-  // more than the space. Blocks until the deadline while full. Any process, any thread.
+  // more than the space. Blocks until the deadline while full. Any process, any thread. Throws
+  // std::invalid_argument when fields do not fit the spec.
   PutResult put_many(std::span<const std::byte* const> fields, std::int64_t count, Deadline deadline);
 
   // Takes exactly n consecutive trajectories, waiting for them until the deadline. After close(),
   // takes what is left if it is fewer (kClosed when nothing is). 1 <= n <= capacity. One consumer
-  // process at a time, any one thread of it; throws std::logic_error when another living process is
-  // the consumer, std::invalid_argument for a bad n.
+  // process at a time, any one thread of it; throws std::logic_error when another living process (or
+  // another object of this one) is the consumer, std::invalid_argument for a bad n. A consumer's
+  // successor starts at the oldest trajectory not released.
   GetResult get_many(std::int64_t n, Deadline deadline);
 
   void close();
