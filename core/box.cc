@@ -323,6 +323,7 @@ Box::Pin Box::pin() {
       box.leases.release(index);
       throw std::runtime_error("box '" + name() + "' is damaged: its newest slot is " + std::to_string(slot));
     }
+    GRISTMILL_FAULT_POINT("box.pin.loaded");
     lease.value.store(slot + 1, std::memory_order_seq_cst);  // R1
     GRISTMILL_FAULT_POINT("box.pin.stored");
     const std::uint64_t again = box.control->newest.load(std::memory_order_seq_cst);  // R2

@@ -12,6 +12,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/fault_point.h"
+
 namespace gristmill {
 
 // In shared memory, zero-initialised: empty. One writer at a time.
@@ -30,8 +32,10 @@ class SharedText {
     for (std::size_t at = 0; at < text.size(); at += sizeof(std::uint64_t)) {
       std::uint64_t word = 0;
       std::memcpy(&word, text.data() + at, std::min(sizeof word, text.size() - at));
+      GRISTMILL_FAULT_POINT("text.word");
       words_[at / sizeof word].store(word, std::memory_order_release);
     }
+    GRISTMILL_FAULT_POINT("text.written");
     // Pairs with the first load in get().
     state_.store((edit + 1) << 32 | text.size(), std::memory_order_release);
     return true;
