@@ -113,6 +113,10 @@ ResolvedConfig load_config(const std::string& path, const std::vector<std::strin
 ResolvedConfig parse_config(const std::string& yaml, const std::string& origin,
                             const std::vector<std::string>& overrides);
 
+// Throws ConfigError when "dotted.key=value" is wrong by itself; contradictions with other options
+// are not looked for.
+void check_override(const std::string& override);
+
 // Every option with its value, as YAML that parse_config reads back to an equal Config.
 // with_help: each option's one-line help as a comment above it.
 std::string dump_config(const Config& config, bool with_help = false);
@@ -123,8 +127,8 @@ std::string config_schema();
 // For the CLI and Python: every option in order.
 struct OptionInfo {
   std::string key;       // dotted
-  std::string type;      // "integer" | "number" | "string" | "boolean" | "integers"
-  std::string value;     // of the given config, as dumped
+  std::string type;      // "integer" | "number" | "string" | "boolean" | "integers" | "object"
+  std::string value;     // of the given config, as dumped; an object: as JSON
   std::string expected;  // "an integer >= 1", "one of: appo, impala, ppo", …
   std::string help;
 };

@@ -33,9 +33,17 @@ std::string dump_config(const Config& config, bool with_help) {
 std::vector<OptionInfo> config_options(const Config& config) {
   std::vector<OptionInfo> options;
   visit_options(config, [&](const Option& option, const auto& member) {
-    const auto type = type_name<std::remove_cvref_t<decltype(member)>>();
-    options.push_back({std::string(option.key), std::string(type), write_value(option.rule, member),
-                       expected(type, option.rule), std::string(option.help)});
+    using Member = std::remove_cvref_t<decltype(member)>;
+    OptionInfo info;
+    info.key = option.key;
+    info.type = option.rule.json_object ? "object" : type_name<Member>();
+    info.value = write_value(option.rule, member);
+    if constexpr (std::is_same_v<Member, std::string>) {
+      if (option.rule.json_object) info.value = member;
+    }
+    info.expected = expected(type_name<Member>(), option.rule);
+    info.help = option.help;
+    options.push_back(std::move(info));
   });
   return options;
 }

@@ -98,10 +98,7 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
   option("seed", config.seed, integers(0), "seed of everything random in the run");
 
   auto& run = config.run;
-  option("run.name", run.name,
-         text("|[A-Za-z0-9][A-Za-z0-9_.+-]{0,99}",
-              "up to 100 letters, digits, '_', '.', '+' or '-', the first a letter "
-              "or digit"),
+  option("run.name", run.name, text("[A-Za-z0-9_-]{0,100}", "up to 100 letters, digits, '-' or '_'"),
          "name of the run's folder; empty: made from environment, seed and time");
   option("run.dir", run.dir, text("[^\\0]+", "a folder's path"), "folder in which runs keep their folders");
 
