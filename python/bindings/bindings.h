@@ -1,0 +1,27 @@
+#pragma once
+
+// One function per part; each adds its classes and functions to a module.
+
+#include <pybind11/pybind11.h>
+
+namespace gristmill::python {
+
+namespace py = pybind11;
+
+// gristmill._core: needs no libtorch.
+void bind_errors(py::module_& module);  // first: the others throw them
+void bind_config(py::module_& module);
+void bind_trajectory_queue(py::module_& module);
+void bind_box(py::module_& module);
+void bind_run_board(py::module_& module);
+void bind_segments(py::module_& module);
+void bind_process(py::module_& module);
+void bind_launch(py::module_& module);
+void bind_environments(py::module_& module);
+
+// gristmill._train: needs libtorch.
+void bind_checkpoint(py::module_& module);
+void bind_train(py::module_& module);
+void bind_policy(py::module_& module);
+
+}  // namespace gristmill::python

@@ -1,0 +1,17 @@
+// gristmill._core: configuration and shared memory. No libtorch: it loads in milliseconds.
+
+#include "python/bindings/bindings.h"
+
+PYBIND11_MODULE(_core, module) {
+  using namespace gristmill::python;
+  module.doc() = "Configuration and shared memory of gristmill, in C++.";
+  bind_errors(module);
+  bind_config(module);
+  bind_trajectory_queue(module);
+  bind_box(module);
+  bind_run_board(module);
+  bind_segments(module);
+  bind_process(module);
+  bind_launch(module);
+  bind_environments(module);
+}
