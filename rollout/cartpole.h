@@ -77,11 +77,11 @@ class CartPole {
   static constexpr double kMostAngle = 12 * 2 * std::numbers::pi / 360;
   static constexpr double kStartRange = 0.05;
 
-  // 1/1!, -1/3!, 1/5!, … and 1/0!, -1/2!, 1/4!, …
-  static constexpr std::array kSine = {1.0,          -1.0 / 6,        1.0 / 120,        -1.0 / 5040,
-                                       1.0 / 362880, -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000};
-  static constexpr std::array kCosine = {1.0,         -1.0 / 2,       1.0 / 24,        -1.0 / 720,
-                                         1.0 / 40320, -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200};
+  // The Taylor series behind x - x^3 / 6 … and 1 - x^2 / 2 …, from the second and third term on.
+  static constexpr std::array kSine = {-1.0 / 6,        1.0 / 120,        -1.0 / 5040,         1.0 / 362880,
+                                       -1.0 / 39916800, 1.0 / 6227020800, -1.0 / 1307674368000};
+  static constexpr std::array kCosine = {1.0 / 24,       -1.0 / 720,      1.0 / 40320,
+                                         -1.0 / 3628800, 1.0 / 479001600, -1.0 / 87178291200};
 
   template <std::size_t n>
   static double polynomial(const std::array<double, n>& coefficients, double y) {
@@ -94,13 +94,14 @@ class CartPole {
     double sine, cosine;
   };
 
-  // Within half a radian, where all angles of an episode lie, the Taylor series to x^15 is
-  // exact to the last bit or two of a double, and five times as fast as std::sin and std::cos.
+  // Within half a radian, where all angles of an episode lie, these series are exact to the last bit
+  // of a double, and several times as fast as std::sin and std::cos.
   static SineCosine sine_cosine(double x) {
-    if (std::abs(x) > 0.5) [[unlikely]]
+    if (std::abs(x) > 0.5) [[unlikely]] {
       return {std::sin(x), std::cos(x)};
+    }
     const double y = x * x;
-    return {x * polynomial(kSine, y), polynomial(kCosine, y)};
+    return {x + x * y * polynomial(kSine, y), 1 - (y / 2 - y * y * polynomial(kCosine, y))};
   }
 
   double start() { return random_.uniform(-kStartRange, kStartRange); }

@@ -1,0 +1,66 @@
+"""Environments that go wrong on purpose. Importing this module registers them with Gymnasium: in a run,
+``env.id: gymnasium:fault_environments:Fault-v0`` with tests/python on PYTHONPATH."""
+
+import os
+import signal
+import time
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+
+class Fault(gymnasium.Env):
+    """A one-state environment with 20-step episodes that goes wrong at its step `at`, counted over all its
+    episodes and copies in this process: kind is "raise", "exit", "kill", "segfault", "nan_observation",
+    "inf_reward", "hang", "shape" or "none". With `once`, the name of a file: only the process that gets to
+    create that file goes wrong, so that a restarted worker does not."""
+
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+    steps_in_process = 0
+
+    def __init__(self, kind="none", at=1_000, once=None, render_mode=None):
+        self.kind, self.at, self.once = kind, at, once
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        Fault.steps_in_process += 1
+        observation, reward = np.full(3, self.t / 20, np.float32), 1.0
+        if Fault.steps_in_process == self.at and self._is_the_one():
+            if self.kind == "raise":
+                raise ZeroDivisionError("the wheel came off")
+            if self.kind == "exit":
+                os._exit(3)
+            if self.kind == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.kind == "segfault":
+                os.kill(os.getpid(), signal.SIGSEGV)
+            if self.kind == "hang":
+                while True:
+                    time.sleep(60)
+            if self.kind == "nan_observation":
+                observation[1] = np.nan
+            if self.kind == "inf_reward":
+                reward = float("inf")
+            if self.kind == "shape":
+                observation = np.zeros(4, np.float32)
+        return observation, reward, False, self.t >= 20, {}
+
+    def _is_the_one(self):
+        if self.once is None:
+            return True
+        try:
+            os.close(os.open(self.once, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
+
+
+gymnasium.register("Fault-v0", entry_point=Fault)
