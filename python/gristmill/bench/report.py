@@ -110,6 +110,7 @@ def plot(contestants: list[Contestant], path: Path) -> None:
         for row, contestant in enumerate(shown):
             values = figures(contestant)
             if not values:
+                axis.annotate("not reached", (0, row), (6, 0), textcoords="offset points", va="center")
                 continue
             middle = median(values)
             spread = [[middle - min(values)], [max(values) - middle]]
@@ -124,5 +125,6 @@ def plot(contestants: list[Contestant], path: Path) -> None:
         if logarithmic:
             axis.set_xscale("log")
         axis.margins(x=0.15)
+        axis.set_ylim(-0.5, len(shown) - 0.5)
     figure.savefig(path, dpi=150)
     plt.close(figure)
