@@ -5,6 +5,7 @@
 PYBIND11_MODULE(_core, module) {
   using namespace gristmill::python;
   module.doc() = "Configuration and shared memory of gristmill, in C++.";
+  module.attr("__version__") = GRISTMILL_VERSION;
   bind_errors(module);
   bind_config(module);
   bind_trajectory_queue(module);

@@ -1,0 +1,98 @@
+"""gristmill: rollout workers push trajectories through shared memory to a learner.
+
+    import gristmill as gm
+
+    result = gm.train("configs/cartpole.yaml", overrides={"seed": 1})
+    policy = gm.load_policy(result.run_dir)
+
+Attributes are loaded when they are first used: importing this package is quick, and neither NumPy nor
+torch comes with it.
+"""
+
+from importlib import import_module as _import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gristmill._core import (
+        Batch,
+        Box,
+        ConfigError,
+        Pin,
+        QueueClosed,
+        RunBoard,
+        SegmentError,
+        TrajectoryQueue,
+        list_segments,
+        segment_name,
+        shared_memory_available,
+        sweep_segments,
+    )
+    from gristmill._train import CheckpointError
+    from gristmill.config import Config
+    from gristmill.evaluation import Evaluation, evaluate
+    from gristmill.policy import Policy, load_policy
+    from gristmill.result import Result, RunFailedError
+    from gristmill.training import resume, train
+
+_HOMES = {
+    "gristmill._core": (
+        "Batch",
+        "Box",
+        "ConfigError",
+        "Pin",
+        "QueueClosed",
+        "RunBoard",
+        "SegmentError",
+        "TrajectoryQueue",
+        "__version__",
+        "list_segments",
+        "segment_name",
+        "shared_memory_available",
+        "sweep_segments",
+    ),
+    "gristmill._train": ("CheckpointError",),
+    "gristmill.config": ("Config",),
+    "gristmill.evaluation": ("Evaluation", "evaluate"),
+    "gristmill.policy": ("Policy", "load_policy"),
+    "gristmill.result": ("Result", "RunFailedError"),
+    "gristmill.training": ("resume", "train"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Batch",
+    "Box",
+    "CheckpointError",
+    "Config",
+    "ConfigError",
+    "Evaluation",
+    "Pin",
+    "Policy",
+    "QueueClosed",
+    "Result",
+    "RunBoard",
+    "RunFailedError",
+    "SegmentError",
+    "TrajectoryQueue",
+    "evaluate",
+    "list_segments",
+    "load_policy",
+    "resume",
+    "segment_name",
+    "shared_memory_available",
+    "sweep_segments",
+    "train",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'gristmill' has no attribute {name!r}")
+    value = getattr(_import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__, "__version__"})

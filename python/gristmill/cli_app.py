@@ -1,0 +1,190 @@
+"""The commands and their options, for typer."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gristmill.console import styled
+
+app = typer.Typer(
+    name="gristmill",
+    help="Reinforcement learning through shared memory: rollout workers feed a learner.",
+    epilog="Start with: gristmill train configs/cartpole.yaml",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Config = Annotated[
+    str, typer.Argument(metavar="CONFIG", help="A YAML file; `gristmill schema` describes it.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Options instead of the file's: learner.gamma=0.98"),
+]
+Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under runs/.")]
+Json = Annotated[
+    bool, typer.Option("--json", help="Print the result as one JSON object, the last line of stdout.")
+]
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from gristmill import __version__
+
+        print(f"gristmill {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _common(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+@app.command(epilog="Example: gristmill train configs/cartpole.yaml seed=1 learner.learning_rate=3e-4")
+def train(
+    config: Config,
+    overrides: Overrides = None,
+    stop_at_return: Annotated[
+        float | None,
+        typer.Option(metavar="R", help="Stop when the mean return of 100 episodes reaches R."),
+    ] = None,
+    name: Annotated[str | None, typer.Option(help="The run's name (run.name).")] = None,
+    as_json: Json = False,
+) -> None:
+    """Train from a configuration. Ctrl-C ends it in an orderly way, with a checkpoint."""
+    from gristmill import commands
+
+    given = list(overrides or [])
+    if stop_at_return is not None:
+        given.append(f"train.stop_at_return={stop_at_return}")
+    if name is not None:
+        given.append(f"run.name={name}")
+    raise typer.Exit(commands.train(config, given, as_json))
+
+
+@app.command(epilog="Example: gristmill resume runs/cartpole-s0-20260101-120000")
+def resume(run: Run, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Go on with a run from its newest checkpoint, as if it had not stopped."""
+    from gristmill import commands
+
+    raise typer.Exit(commands.resume(run, list(overrides or []), as_json))
+
+
+@app.command("eval", epilog="Example: gristmill eval runs/lander --episodes 20 --video lander.gif")
+def evaluate(
+    run: Run,
+    episodes: Annotated[int, typer.Option(min=1, help="Episodes to play.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Of the environments and of sampling.")] = 0,
+    sample: Annotated[
+        bool, typer.Option("--sample", help="Sample actions; otherwise the most probable.")
+    ] = False,
+    render: Annotated[bool, typer.Option("--render", help="Show one environment in a window.")] = False,
+    video: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Record one environment: .gif, .webp or .png (animated)."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Play episodes with a run's newest policy and print their returns."""
+    from gristmill import commands_eval
+
+    raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json))
+
+
+@app.command("config", epilog="Example: gristmill config configs/cartpole.yaml workers.count=4")
+def show_config(
+    config: Config,
+    overrides: Overrides = None,
+    as_yaml: Annotated[
+        bool, typer.Option("--yaml", help="As a config file with every option and its help.")
+    ] = False,
+) -> None:
+    """Print the configuration that a run would use, and where each value comes from."""
+    from gristmill import _core
+
+    resolved = _core.load_config(config, list(overrides or []))
+    if as_yaml:
+        print(resolved.dump(with_help=True), end="")
+        return
+    width = max(len(line) for line in _lines(resolved))
+    for line, source in zip(_lines(resolved), _sources(resolved), strict=True):
+        print(f"{line:{width}}  {styled('# ' + source, '2', sys.stdout)}" if source else line)
+
+
+@app.command(epilog="Example: gristmill schema > gristmill.schema.json")
+def schema() -> None:
+    """Print the JSON Schema of config files, for editors."""
+    from gristmill import _core
+
+    print(_core.config_schema())
+
+
+@app.command(epilog="Example: gristmill options learner")
+def options(
+    section: Annotated[str | None, typer.Argument(help="Only this section's: learner, workers, …")] = None,
+) -> None:
+    """List every option: default, what it may be, what it does."""
+    from gristmill import _core
+
+    for option in _core.config_options():
+        if section is None or option.key.startswith(section + "."):
+            print(f"{option.key} = {option.value}")
+            print(styled(f"    {option.help} ({option.expected})", "2", sys.stdout))
+
+
+@app.command(epilog="Example: gristmill clean")
+def clean() -> None:
+    """Remove shared memory that killed runs left behind; every start of a run does it, too."""
+    from gristmill import _core
+
+    removed = _core.sweep_segments()
+    for segment in removed:
+        print(f"removed {segment.name} ({segment.bytes:,} bytes, process {segment.pid} is dead)")
+    living = _core.list_segments()
+    for segment in living:
+        print(f"in use  {segment.name} ({segment.bytes:,} bytes, by process {segment.pid})")
+    if not removed and not living:
+        print("nothing there")
+
+
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: gristmill bench train --repeats 3",
+)
+def bench(context: typer.Context) -> None:
+    """Benchmarks beside the best alternatives, in the same run: bench train."""
+    from gristmill.bench.train import bench_train
+
+    benches = typer.Typer(
+        help="Benchmarks beside the best alternatives, in the same run.", add_completion=False
+    )
+    benches.callback()(lambda: None)
+    benches.command("train")(bench_train)
+    benches(context.args or ["--help"], prog_name="gristmill bench")
+
+
+def _lines(resolved) -> list[str]:
+    return resolved.dump().splitlines()
+
+
+def _sources(resolved) -> list[str]:
+    """Where each line's value came from; "" for a section's line."""
+    sources, section = [], ""
+    for line in _lines(resolved):
+        name = line.strip().partition(":")[0]
+        if line.endswith(":"):
+            section = name + "."
+            sources.append("")
+        else:
+            sources.append(resolved.sources[(section if line.startswith(" ") else "") + name])
+    return sources
