@@ -124,7 +124,7 @@ void validate(const FieldSpecs& specs) {
     }
     // Names are stored with a terminating zero.
     if (spec.name.find('\0') != std::string::npos) {
-      throw std::invalid_argument(where + " has a zero byte in its name");
+      throw std::invalid_argument("field number " + std::to_string(i) + " has a zero byte in its name");
     }
     for (std::size_t j = 0; j < i; ++j) {
       if (specs[j].name == spec.name) {

@@ -39,12 +39,12 @@
 namespace gristmill {
 
 struct TrajectoryQueueStatistics {
-  std::uint64_t puts = 0;        // trajectories committed
-  std::uint64_t gets = 0;        // trajectories released by the consumer
-  std::uint64_t abandoned = 0;   // places whose claimant died
-  std::uint64_t refilled = 0;    // of these, filled again
-  std::uint64_t put_waits = 0;   // puts that found the queue full
-  std::uint64_t get_waits = 0;   // gets that found too few
+  std::uint64_t puts = 0;          // trajectories committed
+  std::uint64_t gets = 0;          // trajectories released by the consumer
+  std::uint64_t abandoned = 0;     // places whose claimant died
+  std::uint64_t refilled = 0;      // of these, filled again
+  std::uint64_t put_waits = 0;     // puts that found the queue full
+  std::uint64_t get_waits = 0;     // gets that found too few
   std::uint64_t owner_deaths = 0;  // processes that died holding the lock
 };
 
@@ -59,7 +59,7 @@ class TrajectoryQueue {
 
   struct PutResult {
     Outcome outcome = Outcome::kOk;
-    std::int64_t put = 0;  // trajectories that went in, from the front
+    std::int64_t put = 0;                // trajectories that went in, from the front
     std::chrono::nanoseconds waited{0};  // time spent waiting for space, for the profile
   };
 
