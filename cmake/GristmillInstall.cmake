@@ -23,14 +23,19 @@ if(NOT GRISTMILL_TORCH)
 endif()
 
 configure_package_config_file(cmake/gristmillConfig.cmake.in gristmillConfig.cmake
-                              INSTALL_DESTINATION ${_package_dir})
+                              INSTALL_DESTINATION ${_package_dir} PATH_VARS CMAKE_INSTALL_BINDIR)
 write_basic_package_version_file(gristmillConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/gristmillConfig.cmake ${PROJECT_BINARY_DIR}/gristmillConfigVersion.cmake
         DESTINATION ${_package_dir} COMPONENT development)
 
-# The worker: beside the extension modules in the Python package, and with the programs.
+# The worker: beside the extension modules in the Python package, and among the programs.
 if(TARGET gristmill-worker)
-  set_target_properties(gristmill-worker PROPERTIES
-    RUNTIME_OUTPUT_DIRECTORY ${GRISTMILL_PACKAGE_DIR} INSTALL_RPATH "$ORIGIN/../torch/lib")
+  add_custom_command(TARGET gristmill-worker POST_BUILD COMMAND ${CMAKE_COMMAND} -E
+    copy_if_different $<TARGET_FILE:gristmill-worker> ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
+  set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")
+  if(NOT SKBUILD)  # a wheel finds torch beside it, wherever that is
+    set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  endif()
   install(TARGETS gristmill-worker RUNTIME DESTINATION gristmill COMPONENT python)
+  install(TARGETS gristmill-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 endif()
