@@ -30,8 +30,9 @@ install(FILES ${PROJECT_BINARY_DIR}/gristmillConfig.cmake ${PROJECT_BINARY_DIR}/
 
 # The worker: beside the extension modules in the Python package, and among the programs.
 if(TARGET gristmill-worker)
-  add_custom_command(TARGET gristmill-worker POST_BUILD COMMAND ${CMAKE_COMMAND} -E
-    copy_if_different $<TARGET_FILE:gristmill-worker> ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
+  add_custom_command(OUTPUT ${GRISTMILL_PACKAGE_DIR}/gristmill-worker DEPENDS gristmill-worker
+    COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:gristmill-worker> ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
+  add_custom_target(gristmill_worker_in_package ALL DEPENDS ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
   set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")
   if(NOT SKBUILD)  # a wheel finds torch beside it, wherever that is
     set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
