@@ -110,16 +110,20 @@ std::string objection(const CheckpointState& state) {
   return "";
 }
 
+// Neither of these two stops a save where something cannot be removed: the new checkpoint matters more.
+
 // Out of sight first, in one rename, then gone: what a crash leaves is never half a checkpoint.
 void remove_checkpoint(const fs::path& path) {
   const fs::path aside = path.parent_path() / (std::string(kAside) + path.filename().string());
-  fs::rename(path, aside);
-  fs::remove_all(aside);
+  std::error_code failed;
+  fs::rename(path, aside, failed);
+  if (!failed) fs::remove_all(aside, failed);
 }
 
 void remove_leftovers(const fs::path& directory) {
+  std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory)) {
-    if (entry.path().filename().string().starts_with(kAside)) fs::remove_all(entry.path());
+    if (entry.path().filename().string().starts_with(kAside)) fs::remove_all(entry.path(), ignored);
   }
 }
 
@@ -176,8 +180,8 @@ fs::path save_checkpoint(const fs::path& run_dir, const CheckpointState& state, 
     fs::create_directory(aside);
     write_files(aside, state);
     fs::rename(aside, final_path);
-    sync_directory(directory);
     aside.clear();
+    sync_directory(directory);
     const auto surplus = static_cast<std::int64_t>(existing.size()) + 1 - std::max<std::int64_t>(keep, 1);
     for (std::int64_t i = 0; i < surplus; ++i) remove_checkpoint(existing[static_cast<std::size_t>(i)]);
     return final_path;
