@@ -16,11 +16,12 @@ using Outcome = TrajectoryQueue::Outcome;
 
 class TrajectoryQueueDamage : public testing::Test {
  protected:
-  TrajectoryQueueDamage()
-      : queue_(fresh_queue(4)),
-        layout_(QueueLayout::of(Grist::spec(), 4)),
-        raw_(Segment::attach(queue_->name(), SegmentKind::kTrajectoryQueue, QueueLayout::hash(),
-                             Deadline::now())) {}
+  TrajectoryQueueDamage() : queue_(fresh_queue(4)), layout_(QueueLayout::of(Grist::spec(), 4)), raw_(raw()) {}
+
+  Segment raw() const {
+    return Segment::attach(queue_->name(), SegmentKind::kTrajectoryQueue, QueueLayout::hash(),
+                           Deadline::now());
+  }
 
   QueueControl& control() { return *reinterpret_cast<QueueControl*>(raw_.payload()); }
 
@@ -57,7 +58,9 @@ TEST_F(TrajectoryQueueDamage, ADamagedGeometryIsRefusedAtAttach) {
 
 TEST_F(TrajectoryQueueDamage, RandomWordsNeverCrashOrHang) {
   // Each in a process of its own: a crash is an ending that is not 0.
-  for (unsigned seed = 0; seed < 60; ++seed) {
+  for (unsigned seed = 0; seed < 200; ++seed) {
+    queue_ = fresh_queue(4);
+    raw_ = raw();
     Forked victim([&] {
       std::mt19937_64 random(seed);
       auto* bytes = reinterpret_cast<std::uint64_t*>(raw_.payload());
