@@ -1,0 +1,114 @@
+"""Whole runs on environments in Python that go wrong: what is said, and that the run goes on or ends well."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from running import SMALL, children, segments_of
+
+import gristmill as gm
+
+# Long enough that the fault comes in the middle, and a restarted worker takes part again.
+FRAMES = 60_000
+
+
+@pytest.fixture
+def faulty(tmp_path, monkeypatch, caplog):
+    """Runs fault_environments.Fault; `once`: only one worker, and not its successor, goes wrong."""
+    here = str(Path(__file__).parent)
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
+    caplog.set_level("INFO", logger="gristmill")
+
+    def run(kind, at=1_000, once=True, frames=FRAMES, **options):
+        config = gm.Config(SMALL)
+        config.run.dir = tmp_path / "runs"
+        kwargs = {"kind": kind, "at": at}
+        if once:
+            kwargs["once"] = str(tmp_path / "went_wrong")
+        overrides = {"env.id": "gymnasium:fault_environments:Fault-v0", "train.total_frames": frames}
+        config.update({**overrides, "env.kwargs": kwargs, **options})
+        return gm.train(config)
+
+    yield run
+    assert not segments_of(os.getpid())
+    assert not children(os.getpid())
+
+
+def about(caplog, words):
+    """The one message with these words."""
+    (found,) = [message for message in caplog.messages if words in message]
+    return found
+
+
+def test_a_run_learns_from_gymnasium_environments(faulty):
+    result = faulty("none")
+    assert result.end == "frames"
+    assert result.frames >= FRAMES
+    assert result.restarts == 0
+    # Twenty steps of reward 1, in every episode of every environment.
+    assert result.mean_return == 20
+    assert result.mean_length == 20
+
+
+def test_an_environment_that_raises_shows_its_traceback_worker_and_seed_and_the_run_goes_on(faulty, caplog):
+    result = faulty("raise", at=90_000, frames=300_000, **{"workers.envs_per_worker": 16})
+    assert result.end == "frames"
+    assert result.restarts == 1
+    message = about(caplog, "ZeroDivisionError")
+    assert message.startswith("worker ")
+    assert "EnvironmentFailedError: environment " in message
+    assert "(fault_environments:Fault-v0, seed " in message
+    assert "after 5625 steps in all: the wheel came off" in message
+    assert "Traceback (most recent call last)" in message
+    assert 'raise ZeroDivisionError("the wheel came off")' in message
+    assert "EOFError" not in message
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("exit", "exited with status 3")]
+)
+def test_an_environment_that_ends_its_process_is_named_and_the_run_goes_on(faulty, caplog, kind, words):
+    result = faulty(kind)
+    assert result.end == "frames"
+    assert result.restarts == 1
+    assert about(caplog, words).startswith("worker ")
+
+
+def test_an_environment_that_hangs_is_noticed_and_the_run_goes_on(faulty, caplog):
+    result = faulty("hang", **{"workers.hang_timeout_s": 1.5})
+    assert result.end == "frames"
+    assert result.restarts >= 1
+    assert "restarting" in "".join(caplog.messages)
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"), [("nan_observation", "observation[1] is nan"), ("inf_reward", "reward is inf")]
+)
+def test_what_is_not_finite_stops_the_run_where_it_came_from(faulty, kind, words):
+    with pytest.raises(gm.RunFailedError) as caught:
+        faulty(kind)
+    text = str(caught.value)
+    assert words in text
+    assert "worker " in text
+    assert "in environment " in text
+    assert "of its episode" in text
+    assert "fault_environments:Fault-v0" in text
+
+
+def test_an_observation_of_another_shape_is_named(faulty, caplog):
+    assert faulty("shape").restarts == 1
+    assert "the observation has shape (4,), its space (3,)" in about(caplog, "EnvironmentFailedError")
+
+
+def test_an_environment_that_cannot_be_made_ends_the_run_with_what_would_help(faulty):
+    with pytest.raises(gm.RunFailedError, match=r'Gymnasium knows no "CartPole-v9"; nearest:.*CartPole-v1'):
+        faulty("none", **{"env.id": "gymnasium:CartPole-v9", "env.kwargs": {}})
+    with pytest.raises(gm.RunFailedError, match=r"its observation space is Tuple.*Supported are Box"):
+        faulty("none", **{"env.id": "gymnasium:Blackjack-v1", "env.kwargs": {}})
+
+
+def test_workers_do_not_import_torchs_python_package():
+    code = "import sys, gristmill.worker, gristmill._rollout; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
