@@ -52,7 +52,7 @@ sanitize: setup ## All tests under ASan + UBSan and under TSan (long)
 stubs: setup ## Regenerate the type stubs of the compiled modules
 	@$(PY) tools/make_stubs.py
 
-peers: $(REQUIREMENTS) ## Install the benchmark's peers under .venv-peers
+peers: $(EDITABLE) ## Install the benchmark's peers under .venv-peers
 	@$(PY) -m gristmill.bench.peers
 
 clean: ## Remove everything that was built
