@@ -3,7 +3,7 @@
 // The actor-critic policy: an MLP in libtorch over one flat float32 parameter buffer. The same code
 // acts in native workers, acts in Python workers, and learns in the learner.
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>
@@ -31,8 +31,9 @@ class Policy {
   const FieldSpecs& layout() const { return layout_; }
   std::int64_t parameter_count() const { return parameter_count_; }
 
-  // Orthogonal initialisation (Saxe et al. 2014): gain sqrt(2) (tanh: 5/3 capped at sqrt(2)) in
-  // hidden layers, 0.01 for the actor head, 1 for the critic head; biases zero. [parameter_count].
+  // Orthogonal initialisation (Saxe et al. 2014): gain sqrt(2) in hidden layers, 0.01 for the
+  // actor head, 1 for the critic head; biases zero. The same seed gives the same parameters. float32
+  // [parameter_count].
   torch::Tensor initial_parameters(std::uint64_t seed) const;
 
   // Acts with / learns the parameters in `flat` (float32 [parameter_count], contiguous), in place:
@@ -44,6 +45,9 @@ class Policy {
   // observations: [B, observation…] float32 or uint8 (scaled by 1/255); rows may be strided.
   PolicyOutput forward(const torch::Tensor& observations) const;
 
+  // Continuous actions: the learned log std, [action_dims].
+  const torch::Tensor& log_std() const { return log_std_; }
+
   // Of the action distribution: categorical, or diagonal Gaussian with a learned log std.
   // action_parameters [B, …], actions [B] int32 or [B, action_dims] -> [B] float32.
   torch::Tensor log_probs(const torch::Tensor& action_parameters, const torch::Tensor& actions) const;
@@ -53,13 +57,17 @@ class Policy {
   struct Linear {
     torch::Tensor weight, bias;
   };
-  torch::Tensor parameter(std::size_t index) const;
+  void bind_views(torch::Tensor flat, torch::Tensor flat_grad);
 
   EnvironmentSpec environment_;
   Config::Policy config_;
   FieldSpecs layout_;
   std::int64_t parameter_count_ = 0;
-  std::vector<torch::Tensor> parameters_;  // views, in layout order
+  // Views of the bound buffer. With a shared trunk actor_ holds both heads (the critic's row last)
+  // and critic_trunk_ and critic_ are empty: one matrix product instead of two.
+  std::vector<Linear> trunk_, critic_trunk_;
+  Linear actor_, critic_;
+  torch::Tensor log_std_;
 };
 
 }  // namespace gristmill

@@ -5,7 +5,9 @@
 
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 
 namespace gristmill {
 
@@ -50,6 +52,15 @@ class Random {
   constexpr std::int64_t below(std::int64_t count) {
     return static_cast<std::int64_t>(uniform() * static_cast<double>(count));
   }
+  // Standard normal (Box-Muller).
+  float normal() {
+    const double radius = std::sqrt(-2.0 * std::log(1.0 - uniform()));
+    return static_cast<float>(radius * std::cos(2.0 * std::numbers::pi * uniform()));
+  }
+
+  // For checkpoints: set_state(state()) goes on alike.
+  constexpr const std::array<std::uint64_t, 4>& state() const { return state_; }
+  constexpr void set_state(const std::array<std::uint64_t, 4>& state) { state_ = state; }
 
  private:
   std::array<std::uint64_t, 4> state_{};

@@ -1,5 +1,5 @@
 #include <pybind11/numpy.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <string>
 #include <vector>

@@ -1,0 +1,397 @@
+#include "learner/train.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <time.h>
+#include <unistd.h>
+
+#include "core/box.h"
+#include "core/run_board.h"
+#include "core/segment.h"
+#include "core/trajectory_queue.h"
+#include "learner/batch.h"
+#include "learner/checkpoint.h"
+#include "learner/episodes.h"
+#include "learner/learner.h"
+#include "learner/metrics.h"
+#include "rollout/environment.h"
+#include "rollout/trajectory.h"
+#include "rollout/worker.h"
+
+namespace gristmill {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+constexpr milliseconds kPollSlice{50};
+constexpr milliseconds kStopGrace{1000};
+constexpr seconds kSilence{10};  // without a batch, after which the learner says so
+
+Clock::time_point after(Clock::time_point from, double s) {
+  return from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
+}
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+using RandomWords = std::array<std::uint64_t, 4>;
+
+std::string random_text(const RandomWords& words) {
+  std::ostringstream text;
+  for (const std::uint64_t word : words) text << word << ' ';
+  return text.str();
+}
+
+RandomWords random_words(const std::string& text) {
+  RandomWords words{};
+  std::istringstream stream(text);
+  for (std::uint64_t& word : words) stream >> word;
+  if (!stream) throw std::runtime_error("the checkpoint's random state is not four numbers: '" + text + "'");
+  return words;
+}
+
+class Training {
+ public:
+  Training(Launch& launch, const TrainHooks& hooks)
+      : config_(launch.config()), launch_(launch), board_(launch.board()), pool_(launch.pool()), hooks_(hooks) {
+    at::set_num_threads(static_cast<int>(config_.learner.threads));
+  }
+  ~Training() { pool_.stop(kStopGrace); }
+
+  // The main loop: take a batch, learn from it, publish, look after everything else.
+  TrainResult run(const std::string& resume_from) {
+    if (!prepare(resume_from)) return interrupted_at_start();
+    publish();
+    board_.announce_ready();
+    while (!over()) {
+      TrajectoryQueue::Batch batch = next_batch();
+      if (batch.size() > 0) {
+        const BatchView all = view_of(*queue_, batch);
+        account(all);
+        if (const BatchView rows = usable_rows(all); rows.trajectories > 0) learn(rows);
+        batch.release();
+        publish();
+      }
+      look_after_the_run();
+    }
+    return finish();
+  }
+
+ private:
+  // Everything that the environments' shape decides, as soon as a worker has told it. False:
+  // interrupted before that.
+  bool prepare(const std::string& resume_from) {
+    environment_json_ = await_environment();
+    if (interrupted_) return false;
+    const EnvironmentSpec environment = EnvironmentSpec::from_json(environment_json_);
+    queue_ = TrajectoryQueue::create(queue_name(board_.name()),
+                                     trajectory_fields(environment, config_.workers.unroll), config_.queue.capacity);
+    pool_.watch_queue(queue_.get());
+    learner_ = std::make_unique<Learner>(config_, environment);
+    box_ = Box::create(box_name(board_.name()),
+                       {{.name = "parameters",
+                         .dtype = DType::kFloat32,
+                         .shape = {learner_->policy().parameter_count()}}});
+    if (!resume_from.empty()) restore(load_checkpoint(resume_from));
+    next_log_ = after(Clock::now(), config_.log.interval_s);
+    next_checkpoint_ = after(Clock::now(), config_.checkpoint.interval_s);
+    last_batch_ = Clock::now();
+    return true;
+  }
+
+  std::string await_environment() {
+    std::uint32_t seen = board_.changes();
+    while (true) {
+      for (int i = 0; i < board_.rows(); ++i) {
+        const RunBoard::Row row = board_.row(i);
+        const Phase phase = row.phase();
+        if (phase == Phase::kDescribed || phase == Phase::kRunning) return row.description();
+      }
+      look_after_workers();
+      if (!result_.error.empty()) throw std::runtime_error(result_.error);
+      if (interrupted_) return {};
+      seen = board_.await_change(seen, Deadline::in(kPollSlice));
+    }
+  }
+
+  TrajectoryQueue::Batch next_batch() {
+    const auto begin = Clock::now();
+    auto got = queue_->get_many(config_.learner.batch_trajectories, Deadline::in(kPollSlice));
+    interval_.add_wait(Clock::now() - begin);
+    if (got.outcome == TrajectoryQueue::Outcome::kBroken) fail("the trajectory queue's shared memory is damaged");
+    return std::move(got.batch);
+  }
+
+  // The batch in place, or a copy without what is too old and, in synchronous runs, in fixed order.
+  BatchView usable_rows(const BatchView& all) {
+    const auto version = static_cast<std::int64_t>(box_->version());
+    const bool synchronous = config_.learner.algorithm == "ppo";
+    const auto rows = choose_rows(all, version - config_.learner.max_policy_lag, synchronous);
+    for (const std::int64_t row : rows) {
+      const std::int64_t lag = version - all.field<std::int64_t>(kVersion)[static_cast<std::size_t>(row)];
+      interval_.add_lag(lag);
+      lag_.add(lag);
+    }
+    result_.dropped_stale += all.trajectories - static_cast<std::int64_t>(rows.size());
+    if (is_identity(rows, all.trajectories)) return all;
+    gathered_.gather(all, rows);
+    return gathered_.view();
+  }
+
+  void account(const BatchView& all) {
+    last_batch_ = Clock::now();
+    silent_ = false;
+    const std::int64_t frames = all.trajectories * all.unroll;
+    frames_ += frames;
+    launch_frames_ += frames;
+    interval_.add_frames(frames);
+    episodes_.add(all);
+    note_steps();
+    if (!result_.solved && config_.train.has_stop_at_return() && episodes_.window_full() &&
+        episodes_.mean_return() >= config_.train.stop_at_return) {
+      result_.solved = true;
+      result_.solved_at_s = process_age_s();
+    }
+  }
+
+  void learn(const BatchView& rows) {
+    const UpdateStats stats = learner_->update(rows, progress());
+    ++updates_;
+    if (!stats.not_finite.empty()) {
+      parameters_are_good_ = false;
+      fail("learning went wrong: " + stats.not_finite + " (update " + std::to_string(updates_) +
+           "). No checkpoint was written of it; try a smaller learner.learning_rate, or learner.max_grad_norm");
+      return;
+    }
+    interval_.add_update({.loss = stats.loss, .grad_norm = stats.grad_norm, .learning_rate = stats.learning_rate});
+  }
+
+  // A box whose slots are all pinned skips a version: workers go on with the one before.
+  void publish() {
+    if (!result_.error.empty()) return;
+    const auto* parameters = reinterpret_cast<const std::byte*>(learner_->parameters().data());
+    const auto published = box_->publish({&parameters, 1}, Deadline::in(kStopGrace));
+    if (published.outcome == Box::PublishOutcome::kBroken) fail("the parameter box's shared memory is damaged");
+  }
+
+  void look_after_the_run() {
+    look_after_workers();
+    const auto now = Clock::now();
+    if (now - last_batch_ > kSilence && !silent_) {
+      silent_ = true;
+      say("no batch for " + std::to_string(kSilence.count()) + " s: " + std::to_string(pool_.alive()) + " of " +
+          std::to_string(config_.workers.count) + " workers are alive, " + std::to_string(queue_->size()) + " of " +
+          std::to_string(config_.learner.batch_trajectories) + " trajectories are there");
+    }
+    if (now >= next_log_) {
+      log();
+      next_log_ = after(now, config_.log.interval_s);
+    }
+    if (config_.checkpoint.interval_s > 0 && now >= next_checkpoint_) {
+      checkpoint();
+      next_checkpoint_ = after(now, config_.checkpoint.interval_s);
+    }
+  }
+
+  void look_after_workers() {
+    for (const WorkerEvent& event : pool_.take_events()) {
+      if (hooks_.on_event) hooks_.on_event(event);
+    }
+    if (const std::string failure = pool_.failure(); !failure.empty()) fail(failure);
+    if (hooks_.should_stop && hooks_.should_stop()) interrupted_ = true;
+  }
+
+  bool over() const {
+    return interrupted_ || result_.solved || !result_.error.empty() || frames_ >= config_.train.total_frames;
+  }
+
+  TrainResult interrupted_at_start() {
+    result_.end = TrainResult::End::kInterrupted;
+    result_.wall_s = seconds_since(begin_);
+    result_.run_dir = launch_.run_dir();
+    return std::move(result_);
+  }
+
+  TrainResult finish() {
+    queue_->close();
+    pool_.stop(kStopGrace);
+    if (parameters_are_good_) checkpoint();
+    log();
+    using End = TrainResult::End;
+    result_.end = !result_.error.empty() ? End::kFailed
+                  : interrupted_         ? End::kInterrupted
+                  : result_.solved       ? End::kSolved
+                                         : End::kFrames;
+    result_.wall_s = seconds_since(begin_);
+    result_.frames = frames_;
+    if (last_step_ > first_step_) {
+      result_.fps = static_cast<double>(launch_frames_) / (static_cast<double>(last_step_ - first_step_) * 1e-9);
+    }
+    result_.mean_return = episodes_.mean_return();
+    result_.mean_length = episodes_.mean_length();
+    result_.episodes = episodes_.finished();
+    result_.policy_lag_p50 = lag_.quantile(0.5);
+    result_.policy_lag_max = lag_.max();
+    result_.restarts = pool_.restarts();
+    result_.version = version();
+    const auto parameters = std::as_bytes(learner_->parameters());
+    std::array<char, 17> hex{};
+    std::snprintf(hex.data(), hex.size(), "%016llx",
+                  static_cast<unsigned long long>(hash_bytes(parameters.data(), parameters.size())));
+    result_.parameter_hash = hex.data();
+    result_.run_dir = launch_.run_dir();
+    return std::move(result_);
+  }
+
+  void log() {
+    if (!hooks_.on_metrics) return;
+    hooks_.on_metrics(interval_.finish(
+        episodes_,
+        {{"time/total_timesteps", static_cast<double>(frames_)},
+         {"time/time_elapsed", earlier_elapsed_s_ + seconds_since(begin_)},
+         {"time/episodes", static_cast<double>(episodes_.finished())},
+         {"train/n_updates", static_cast<double>(updates_)},
+         {"train/version", static_cast<double>(version())},
+         {"train/dropped_stale", static_cast<double>(result_.dropped_stale)},
+         {"queue/fill", static_cast<double>(queue_->size()) / static_cast<double>(queue_->capacity())},
+         {"workers/alive", static_cast<double>(pool_.alive())},
+         {"workers/restarts", static_cast<double>(pool_.restarts())}}));
+  }
+
+  // A disk that is full costs a checkpoint, not the run; the last one before the end does.
+  void checkpoint() {
+    try {
+      result_.checkpoint = save_checkpoint(launch_.run_dir(), state(), config_.checkpoint.keep).string();
+    } catch (const CheckpointError& error) {
+      say(error.what());
+      if (over()) fail(error.what());
+    }
+  }
+
+  CheckpointState state() const {
+    const auto copy = [](std::span<const float> values) { return std::vector<float>(values.begin(), values.end()); };
+    CheckpointState state;
+    state.layout = learner_->policy().layout();
+    state.parameters = copy(learner_->parameters());
+    state.first_moment = copy(learner_->optimizer().first_moment());
+    state.second_moment = copy(learner_->optimizer().second_moment());
+    state.optimizer_steps = learner_->optimizer().steps();
+    state.frames = frames_;
+    state.version = version();
+    state.updates = updates_;
+    state.episodes = episodes_.finished();
+    state.progress = progress();
+    state.elapsed_s = earlier_elapsed_s_ + seconds_since(begin_);
+    state.recent_returns.assign(episodes_.returns().begin(), episodes_.returns().end());
+    state.recent_lengths.assign(episodes_.lengths().begin(), episodes_.lengths().end());
+    state.counters = {{"launches", launch_.earlier_launches() + 1}, {"dropped_stale", result_.dropped_stale}};
+    state.random_states = {{"minibatches", random_text(learner_->random_state())}};
+    state.environment = environment_json_;
+    return state;
+  }
+
+  void restore(const CheckpointState& state) {
+    if (state.layout != learner_->policy().layout()) {
+      throw std::runtime_error("the checkpoint's policy is not this configuration's: their parameters differ");
+    }
+    learner_->restore(state.parameters, state.first_moment, state.second_moment, state.optimizer_steps);
+    learner_->restore_random_state(random_words(state.random_states.at("minibatches")));
+    episodes_.restore(state.episodes, {state.recent_returns.begin(), state.recent_returns.end()},
+                      {state.recent_lengths.begin(), state.recent_lengths.end()});
+    frames_ = state.frames;
+    updates_ = state.updates;
+    earlier_version_ = state.version;
+    earlier_elapsed_s_ = state.elapsed_s;
+    result_.dropped_stale = state.counters.at("dropped_stale");
+  }
+
+  // First and last environment step of this launch, on the monotonic clock. Rows are cleared when a
+  // worker restarts: extremes are kept here.
+  void note_steps() {
+    for (int i = 0; i < board_.rows(); ++i) {
+      const RunBoard::Row row = board_.row(i);
+      const std::uint64_t first = row.get(Counter::kFirstStepNs);
+      if (first != 0 && (first_step_ == 0 || first < first_step_)) {
+        first_step_ = first;
+        const auto since = static_cast<double>(Clock::now().time_since_epoch().count()) - static_cast<double>(first);
+        result_.launch_to_first_step_s = process_age_s() - since * 1e-9;
+      }
+      last_step_ = std::max(last_step_, row.get(Counter::kLastStepNs));
+    }
+  }
+
+  void fail(const std::string& what) {
+    if (result_.error.empty()) result_.error = what;
+  }
+  void say(const std::string& what) const {
+    if (hooks_.on_message) hooks_.on_message(what);
+  }
+  double progress() const {
+    return static_cast<double>(frames_) / static_cast<double>(config_.train.total_frames);
+  }
+  std::int64_t version() const { return earlier_version_ + static_cast<std::int64_t>(box_->version()); }
+
+  const Config& config_;
+  Launch& launch_;
+  RunBoard& board_;
+  WorkerPool& pool_;
+  const TrainHooks& hooks_;
+  const Clock::time_point begin_ = Clock::now();
+
+  std::string environment_json_;
+  std::unique_ptr<TrajectoryQueue> queue_;
+  std::unique_ptr<Box> box_;
+  std::unique_ptr<Learner> learner_;
+  GatheredBatch gathered_;
+  Episodes episodes_;
+  IntervalMetrics interval_;
+  LagHistogram lag_;
+  TrainResult result_;
+
+  std::int64_t frames_ = 0;         // earlier launches included
+  std::int64_t launch_frames_ = 0;  // this launch's
+  std::int64_t updates_ = 0;
+  std::int64_t earlier_version_ = 0;
+  double earlier_elapsed_s_ = 0;
+  std::uint64_t first_step_ = 0, last_step_ = 0;
+  Clock::time_point next_log_, next_checkpoint_, last_batch_;
+  bool silent_ = false;
+  bool interrupted_ = false;
+  bool parameters_are_good_ = true;
+};
+
+}  // namespace
+
+TrainResult train(Launch& launch, const std::string& resume_from, const TrainHooks& hooks) {
+  return Training(launch, hooks).run(resume_from);
+}
+
+double process_age_s() {
+  std::ifstream stat("/proc/self/stat");
+  std::string line;
+  std::getline(stat, line);
+  std::istringstream fields(line.substr(line.rfind(')') + 2));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;  // field 22: start time, in ticks since boot
+  timespec now{};
+  ::clock_gettime(CLOCK_BOOTTIME, &now);
+  const double ticks = std::stod(field) / static_cast<double>(::sysconf(_SC_CLK_TCK));
+  return static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - ticks;
+}
+
+}  // namespace gristmill

@@ -1,0 +1,82 @@
+"""Small, quick runs of the command line and of gm.train, for tests."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import gristmill as gm
+
+# Solves nothing, but goes through every part in a second.
+SMALL = {
+    "train": {"total_frames": 4096},
+    "workers": {"count": 2, "envs_per_worker": 8, "unroll": 16},
+    "learner": {"batch_trajectories": 16, "minibatch_trajectories": 8},
+    "queue": {"capacity": 32},
+    "policy": {"hidden_sizes": [16]},
+    "log": {"interval_s": 0.1},
+}
+# Goes on until it is stopped.
+ENDLESS = {**SMALL, "train": {"total_frames": 10**12}}
+
+
+def write_config(folder: Path, values: dict, name: str = "run.yaml") -> Path:
+    """A config file whose run lies under `folder`."""
+    config = gm.Config(values)
+    config.run.dir = folder / "runs"
+    path = folder / name
+    path.write_text(config.to_yaml())
+    return path
+
+
+def command(*words) -> list[str]:
+    return [sys.executable, "-m", "gristmill.cli", *map(str, words)]
+
+
+def run(*words, **options) -> subprocess.CompletedProcess:
+    """The command line, to its end."""
+    return subprocess.run(
+        command(*words), capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL, **options
+    )
+
+
+def last_json(text: str) -> dict:
+    return json.loads(text.splitlines()[-1])
+
+
+def start(*words) -> subprocess.Popen:
+    """The command line in a process group of its own."""
+    return subprocess.Popen(
+        command(*words),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def end(process: subprocess.Popen) -> None:
+    """For clean-up: ends what a failed test left running."""
+    if process.poll() is None:
+        os.killpg(process.pid, signal.SIGKILL)
+    process.communicate()
+
+
+def children(pid: int) -> list[int]:
+    """Living processes whose parent is `pid`."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            after_name = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(after_name[1]) == pid and after_name[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+def segments_of(pid: int) -> list[str]:
+    return [segment.name for segment in gm.list_segments() if segment.pid == pid]
