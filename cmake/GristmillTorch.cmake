@@ -19,8 +19,13 @@ target_link_libraries(gristmill_torch INTERFACE ${TORCH_LIBRARIES})
 target_include_directories(gristmill_torch SYSTEM INTERFACE ${TORCH_INCLUDE_DIRS})
 
 # torch/types.h (tensors and functions, without torch::nn and data loading) takes 10 s to read, torch/torch.h
-# twice that: use the former. gristmill_precompile_torch(TARGET) gives the
-# target a precompiled header of it.
+# twice that: use the former. gristmill_precompile_torch(TARGET) gives a target its precompiled header: the
+# rooms share one, executables, which are compiled with other flags, have one each.
 function(gristmill_precompile_torch target)
-  target_precompile_headers(${target} PRIVATE <torch/types.h>)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "STATIC_LIBRARY" AND NOT target STREQUAL "gristmill_rollout")
+    target_precompile_headers(${target} REUSE_FROM gristmill_rollout)
+  else()
+    target_precompile_headers(${target} PRIVATE <torch/types.h>)
+  endif()
 endfunction()

@@ -7,8 +7,6 @@
 namespace gristmill {
 namespace {
 
-constexpr double kLogTwoPi = 1.8378770664093453;
-
 enum class Activation { kTanh, kRelu, kElu };
 
 Activation activation_of(const std::string& name) {
@@ -158,23 +156,6 @@ PolicyOutput Policy::forward(const torch::Tensor& observations) const {
   }
   return {at::addmm(actor_.bias, run(trunk_), actor_.weight.t()),
           at::addmm(critic_.bias, run(critic_trunk_), critic_.weight.t()).select(1, 0)};
-}
-
-torch::Tensor Policy::log_probs(const torch::Tensor& action_parameters, const torch::Tensor& actions) const {
-  if (environment_.discrete()) {
-    return at::log_softmax(action_parameters, 1).gather(1, actions.to(torch::kInt64).unsqueeze(1)).squeeze(1);
-  }
-  const torch::Tensor z = (actions - action_parameters) * (-log_std_).exp();
-  return -0.5 * (z * z).sum(1) - log_std_.sum() - 0.5 * kLogTwoPi * static_cast<double>(log_std_.numel());
-}
-
-torch::Tensor Policy::entropy(const torch::Tensor& action_parameters) const {
-  if (environment_.discrete()) {
-    const torch::Tensor log_p = at::log_softmax(action_parameters, 1);
-    return -(log_p.exp() * log_p).sum(1);
-  }
-  const double constant = 0.5 * (1.0 + kLogTwoPi) * static_cast<double>(log_std_.numel());
-  return (log_std_.sum() + constant).expand({action_parameters.size(0)});
 }
 
 }  // namespace gristmill

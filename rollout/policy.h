@@ -48,11 +48,6 @@ class Policy {
   // Continuous actions: the learned log std, [action_dims].
   const torch::Tensor& log_std() const { return log_std_; }
 
-  // Of the action distribution: categorical, or diagonal Gaussian with a learned log std.
-  // action_parameters [B, …], actions [B] int32 or [B, action_dims] -> [B] float32.
-  torch::Tensor log_probs(const torch::Tensor& action_parameters, const torch::Tensor& actions) const;
-  torch::Tensor entropy(const torch::Tensor& action_parameters) const;
-
  private:
   struct Linear {
     torch::Tensor weight, bias;
