@@ -36,10 +36,10 @@ class LoadedPolicy {
     check(spec, observations);
     const auto count = static_cast<std::int64_t>(observations.shape(0));
 
-    py::array actions = spec.discrete() ? py::array(py::dtype::of<std::int32_t>(), {count})
-                                        : py::array(py::dtype::of<float>(),
-                                                    std::vector<py::ssize_t>{count, spec.action_dims});
-    py::array_t<float> log_probs({count}), values({count});
+    std::vector<py::ssize_t> action_shape = {count};
+    if (!spec.discrete()) action_shape.push_back(spec.action_dims);
+    py::array actions(spec.discrete() ? py::dtype::of<std::int32_t>() : py::dtype::of<float>(), action_shape);
+    py::array_t<float> log_probs(count), values(count);
     const auto rows = [](py::array& array, std::size_t row_bytes) {
       return Rows{static_cast<std::byte*>(array.mutable_data()), static_cast<std::ptrdiff_t>(row_bytes)};
     };

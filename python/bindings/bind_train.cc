@@ -1,11 +1,14 @@
 #include <pybind11/functional.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <exception>
-#include <optional>
+#include <string>
+#include <utility>
 
 #include "learner/train.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/launch_holder.h"
 
 namespace gristmill::python {
 namespace {
@@ -115,6 +118,8 @@ py::dict to_python(const TrainResult& result) {
   out["fps"] = result.fps;
   out["launch_to_first_step_s"] = result.launch_to_first_step_s;
   out["mean_return"] = result.mean_return;
+  out["mean_length"] = result.mean_length;
+  out["episodes"] = result.episodes;
   out["solved"] = result.solved;
   out["solved_at_s"] = result.solved_at_s;
   out["policy_lag"] = lag;
@@ -123,18 +128,19 @@ py::dict to_python(const TrainResult& result) {
   out["version"] = result.version;
   out["parameter_hash"] = result.parameter_hash;
   out["run_dir"] = result.run_dir;
+  out["checkpoint"] = result.checkpoint;
   return out;
 }
 
 // (result as a dict, what a hook or a signal handler raised during the run, or None).
-py::tuple run_train(const ResolvedConfig& config, std::vector<std::string> worker_command,
-                    std::string resume_from, py::object on_metrics, py::object on_event,
-                    py::object on_message) {
+py::tuple run_train(LaunchHolder& holder, const std::string& resume_from, py::object on_metrics,
+                    py::object on_event, py::object on_message) {
+  if (!holder.launch) throw py::value_error("the launch is closed");
   Hooks hooks(std::move(on_metrics), std::move(on_event), std::move(on_message));
   TrainResult result;
   {
     py::gil_scoped_release release;
-    result = train(config, {std::move(worker_command), std::move(resume_from)}, hooks.hooks());
+    result = train(*holder.launch, resume_from, hooks.hooks());
   }
   py::object raised = py::none();
   try {
@@ -157,12 +163,11 @@ void bind_train(py::module_& module) {
       .def("__repr__", [](const WorkerEvent& self) { return "<WorkerEvent " + self.message + ">"; });
 
   module.def(
-      "train", &run_train, py::arg("config"), py::arg("worker_command"), py::arg("resume_from") = "",
-      py::arg("on_metrics") = py::none(), py::arg("on_event") = py::none(),
-      py::arg("on_message") = py::none(),
-      "Blocks until the run has ended; the GIL is free meanwhile. Returns (result, raised): raised is what a "
-      "hook or a signal handler raised, which ended the run in an orderly way, or None. Raises what "
-      "keeps a run from starting.");
+      "train", &run_train, py::arg("launch"), py::arg("resume_from") = "", py::arg("on_metrics") = py::none(),
+      py::arg("on_event") = py::none(), py::arg("on_message") = py::none(),
+      "Blocks until the run has ended; the GIL is free meanwhile. resume_from: a checkpoint's directory. "
+      "Returns (result, raised): raised is what a hook or a signal handler raised, which ended the run in "
+      "an orderly way, or None. Raises what keeps a run from starting.");
   module.def("process_age_s", &process_age_s, "Seconds since this process started.");
 }
 

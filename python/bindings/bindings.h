@@ -15,7 +15,6 @@ void bind_trajectory_queue(py::module_& module);
 void bind_box(py::module_& module);
 void bind_run_board(py::module_& module);
 void bind_segments(py::module_& module);
-void bind_process(py::module_& module);
 void bind_launch(py::module_& module);
 void bind_environments(py::module_& module);
 

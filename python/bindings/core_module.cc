@@ -12,7 +12,6 @@ PYBIND11_MODULE(_core, module) {
   bind_box(module);
   bind_run_board(module);
   bind_segments(module);
-  bind_process(module);
   bind_launch(module);
   bind_environments(module);
 }

@@ -5,17 +5,12 @@ from __future__ import annotations
 import os
 import sys
 
-BAD_INPUT = 2
+from gristmill.console import exit_code_of
 
 
 def main() -> None:
     """Entry point of the console script."""
-    words = sys.argv[1:]
-    if words[:1] in (["train"], ["resume"]):
-        _preload()
-    from gristmill.console import exit_code_of
-
-    code = exit_code_of(lambda: _run(words))
+    code = exit_code_of(lambda: _run(sys.argv[1:]))
     _flush()
     sys.exit(code)
 
@@ -27,15 +22,8 @@ def _run(words: list[str]) -> int:
         return train(words[1], [word for word in words[2:] if word != "--json"], as_json="--json" in words)
     from gristmill.cli_app import app
 
-    return app(prog_name="gristmill", standalone_mode=True) or 0
-
-
-def _preload() -> None:
-    """Begins to load libtorch, which takes a quarter of a second, while the command line is read."""
-    from gristmill import _core
-
-    folder = os.path.dirname(_core.__file__)
-    _core.preload(os.path.join(folder, os.path.basename(_core.__file__).replace("_core", "_train", 1)))
+    app(prog_name="gristmill")  # ends by SystemExit
+    return 0
 
 
 def _is_plain_train(words: list[str]) -> bool:

@@ -26,7 +26,10 @@ Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="Options instead of the file's: learner.gamma=0.98"),
 ]
-Run = Annotated[str, typer.Argument(metavar="RUN", help="A run's folder, or its name under runs/.")]
+Run = Annotated[
+    str,
+    typer.Argument(metavar="RUN", help="A run's folder, its name under runs/, or one of its checkpoints."),
+]
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, the last line of stdout.")
 ]

@@ -43,6 +43,10 @@ def _show(run: Run, as_json: bool) -> int:
         if as_json:
             print(json.dumps({"error": str(error)}))
         return failed(str(error), BAD_INPUT)
+    except KeyboardInterrupt:
+        if as_json:
+            print(json.dumps({"end": "interrupted", "error": "interrupted before the run had started"}))
+        raise
     except (OSError, RuntimeError) as error:
         if as_json:
             print(json.dumps({"error": str(error)}))

@@ -25,6 +25,8 @@ def exit_code_of(command: Callable[[], int]) -> int:
 
     try:
         return command()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else OK if ended.code is None else FAILED
     except _core.ConfigError as error:
         return failed(str(error), BAD_INPUT)
     except TerminatedError:

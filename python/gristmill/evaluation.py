@@ -50,7 +50,7 @@ def evaluate(
     render_mode: str | None = None,
     on_frame: Callable[[Any], None] | None = None,
 ) -> Evaluation:
-    """Plays `episodes` whole episodes with the run's newest policy.
+    """Plays `episodes` whole episodes with the policy that load_policy(run_dir) gives.
 
     render_mode "human" shows one environment in a window; "rgb_array" gives its pictures to on_frame. Raises
     ConfigError when there is no such run, or its environment cannot be drawn.

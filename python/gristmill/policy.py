@@ -49,16 +49,14 @@ class Policy:
         return self._core.act(observations, True)[2]
 
 
-def load_policy(
-    run_dir: str | os.PathLike[str], checkpoint: str | os.PathLike[str] | None = None, seed: int = 0
-) -> Policy:
-    """The policy of a run's newest checkpoint, or of the one given.
+def load_policy(run_dir: str | os.PathLike[str], seed: int = 0) -> Policy:
+    """The policy of a run: run_dir is its folder, for its newest checkpoint, or a checkpoint's.
 
     Raises ConfigError when there is no such run, CheckpointError when the checkpoint is damaged.
     """
-    folder = existing_run(run_dir)
+    folder, checkpoint = existing_run(run_dir)
     config = _core.load_config(str(folder / "config.yaml"))
-    directory = _train.latest_checkpoint(folder) if checkpoint is None else checkpoint
+    directory = checkpoint or _train.latest_checkpoint(folder)
     if directory is None:
         raise _core.ConfigError(f"{folder}: the run has no checkpoint")
     return Policy(config, _train.load_checkpoint(directory), seed)

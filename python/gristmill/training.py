@@ -49,7 +49,11 @@ def resume(
     overrides: Overrides = None,
     on_metrics: Callable[[Metrics], None] | None = None,
 ) -> Result:
-    """Goes on with a run from its newest checkpoint, as if it had not stopped. Otherwise as train()."""
+    """Goes on with a run, as if it had not stopped.
+
+    run_dir: the run's folder, for its newest checkpoint, or a checkpoint's. overrides hold for this launch.
+    Raises CheckpointError for a damaged checkpoint; otherwise as train().
+    """
     return finish(*run_again(run_dir, override_texts(overrides), _LoggingReporter(on_metrics)))
 
 
@@ -64,16 +68,16 @@ def run(config: _core.ResolvedConfig, reporter: Reporter) -> tuple[Result, BaseE
 def run_again(
     run_dir: str | os.PathLike[str], overrides: list[str], reporter: Reporter
 ) -> tuple[Result, BaseException | None]:
-    """As run(), from the newest checkpoint of an earlier run."""
+    """As run(), from a checkpoint of an earlier run."""
     from gristmill import _train as train_module
 
-    folder = existing_run(run_dir)
+    folder, checkpoint = existing_run(run_dir)
     config = _core.load_config(str(folder / "config.yaml"), overrides)
-    checkpoint = train_module.latest_checkpoint(folder)
+    checkpoint = checkpoint or train_module.latest_checkpoint(folder)
     if checkpoint is None:
         raise _core.ConfigError(
-            f"{folder}: the run has no checkpoint to resume from; start it again with `gristmill train "
-            f"{folder / 'config.yaml'}`"
+            f"{folder}: the run has no checkpoint to resume from; start it again with "
+            f"gristmill train {folder / 'config.yaml'} run.name="
         )
     launches = train_module.load_checkpoint(checkpoint).counters.get("launches", 1)
     values = config.values
@@ -90,11 +94,14 @@ def finish(result: Result, raised: BaseException | None) -> Result:
     return result
 
 
-def existing_run(run_dir: str | os.PathLike[str]) -> Path:
-    """The folder of a run, given by its path or by its name under runs/. Raises ConfigError."""
+def existing_run(run_dir: str | os.PathLike[str]) -> tuple[Path, Path | None]:
+    """The folder of a run, given by its path, by its name under runs/, or by one of its checkpoints, which
+    comes second then. Raises ConfigError."""
     for folder in (Path(run_dir), Path("runs") / run_dir):
         if (folder / "config.yaml").is_file():
-            return folder
+            return folder, None
+        if (folder.parent.parent / "config.yaml").is_file() and folder.parent.name == "checkpoints":
+            return folder.parent.parent, folder
     raise _core.ConfigError(f"{os.fspath(run_dir)}: no run there; expected a run's folder, with config.yaml")
 
 
