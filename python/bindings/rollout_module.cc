@@ -24,7 +24,11 @@ std::unique_ptr<VectorEnvironment> make_environments(const py::object& factory, 
     return std::make_unique<PythonVectorEnvironment>(
         factory(config.env.id, config.env.kwargs, config.workers.envs_per_worker, seed, first_index));
   } catch (const py::error_already_set& error) {
-    if (error.matches(PyExc_ValueError)) throw std::invalid_argument(describe(error));
+    if (error.matches(PyExc_ValueError)) {
+      // Its traceback is ours, and of no use; that of a cause leads into the environment's own code.
+      const bool caused = !error.value().attr("__cause__").is_none();
+      throw std::invalid_argument(caused ? describe(error) : py::str(error.value()).cast<std::string>());
+    }
     throw std::runtime_error(describe(error));
   }
 }

@@ -21,7 +21,7 @@ class Fault(gymnasium.Env):
     steps_in_process = 0
 
     def __init__(self, kind="none", at=1_000, once=None, render_mode=None):
-        self.kind, self.at, self.once = kind, at, once
+        self.kind, self.at, self.once = kind, int(at), once
         self.t = 0
 
     def reset(self, *, seed=None, options=None):

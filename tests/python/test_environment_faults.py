@@ -67,7 +67,7 @@ def test_an_environment_that_raises_shows_its_traceback_worker_and_seed_and_the_
 
 
 @pytest.mark.parametrize(
-    ("kind", "words"), [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("exit", "exited with status 3")]
+    ("kind", "words"), [("kill", "SIGKILL"), ("segfault", "SIGSEGV"), ("exit", "exit status 3")]
 )
 def test_an_environment_that_ends_its_process_is_named_and_the_run_goes_on(faulty, caplog, kind, words):
     result = faulty(kind)
@@ -77,7 +77,8 @@ def test_an_environment_that_ends_its_process_is_named_and_the_run_goes_on(fault
 
 
 def test_an_environment_that_hangs_is_noticed_and_the_run_goes_on(faulty, caplog):
-    result = faulty("hang", **{"workers.hang_timeout_s": 1.5})
+    # One worker: there is no other to finish the run meanwhile.
+    result = faulty("hang", **{"workers.hang_timeout_s": 2, "workers.count": 1})
     assert result.end == "frames"
     assert result.restarts >= 1
     assert "restarting" in "".join(caplog.messages)
@@ -103,10 +104,20 @@ def test_an_observation_of_another_shape_is_named(faulty, caplog):
 
 
 def test_an_environment_that_cannot_be_made_ends_the_run_with_what_would_help(faulty):
-    with pytest.raises(gm.RunFailedError, match=r'Gymnasium knows no "CartPole-v9"; nearest:.*CartPole-v1'):
+    with pytest.raises(
+        RuntimeError, match=r'Gymnasium knows no "CartPole-v9"; nearest: CartPole-v1'
+    ) as caught:
         faulty("none", **{"env.id": "gymnasium:CartPole-v9", "env.kwargs": {}})
-    with pytest.raises(gm.RunFailedError, match=r"its observation space is Tuple.*Supported are Box"):
+    assert "Traceback" not in str(caught.value)
+    with pytest.raises(RuntimeError, match=r"its observation space is Tuple.*Supported are Box"):
         faulty("none", **{"env.id": "gymnasium:Blackjack-v1", "env.kwargs": {}})
+
+
+def test_an_environment_whose_constructor_raises_shows_where(faulty):
+    with pytest.raises(RuntimeError, match="could not be made with") as caught:
+        faulty("none", **{"env.kwargs": {"kind": "none", "at": "nine"}})
+    assert "fault_environments.py" in str(caught.value)
+    assert "invalid literal for int()" in str(caught.value)
 
 
 def test_workers_do_not_import_torchs_python_package():
