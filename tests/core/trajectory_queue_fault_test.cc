@@ -292,6 +292,44 @@ TEST(TrajectoryQueueFault, AClosedQueueIsDrainedPastTheDead) {
   EXPECT_EQ(queue->size(), 0);
 }
 
+TEST(TrajectoryQueueFault, APutThatCloseOvertakesIsRefusedAndLeavesNothing) {
+  for (const std::string point : {"put.locked", "put.word"}) {
+    const auto queue = fresh_queue(kCapacity);
+    Forked producer([&] {
+      fault::arm(point, Action::kStop);
+      const auto put = Grist(0, 2).put(*queue, Deadline::in(20s));
+      return put.outcome == Outcome::kClosed && put.put == 0 ? 0 : 1;
+    });
+    ASSERT_TRUE(producer.wait_stopped());
+    queue->close();
+    EXPECT_EQ(queue->get_many(1, Deadline::in(20s)).outcome, Outcome::kClosed) << point;
+    producer.signal(SIGCONT);
+    EXPECT_TRUE(producer.succeeds()) << point;
+    EXPECT_EQ(queue->get_many(1, Deadline::in(20s)).outcome, Outcome::kClosed) << point;
+  }
+}
+
+TEST(TrajectoryQueueFault, ARefillThatCloseOvertakesIsDeliveredAsFarAsItIsAcknowledged) {
+  const auto queue = fresh_queue(kCapacity);
+  leave_abandoned(*queue);
+  SharedWithChildren<std::atomic<std::int64_t>> acknowledged;
+  Forked producer([&] {
+    fault::arm("refill.word", Action::kStop);
+    acknowledged->store(Grist(0, 3).put(*queue, Deadline::in(20s)).put);
+    return 0;
+  });
+  ASSERT_TRUE(producer.wait_stopped());
+  queue->close();
+  EXPECT_EQ(get_tags(*queue, 1, Deadline::in(20s)), (Tags{kBefore}));
+  EXPECT_EQ(queue->get_many(1, Deadline::in(60ms)).outcome, Outcome::kTimedOut) << "a put is under way";
+  producer.signal(SIGCONT);
+  std::int64_t got = 0;
+  while (!get_tags(*queue, 1, Deadline::in(20s)).empty()) ++got;
+  EXPECT_TRUE(producer.succeeds());
+  EXPECT_GE(got, 1);
+  EXPECT_EQ(got, acknowledged->load());
+}
+
 TEST(TrajectoryQueueFault, MoreDeadProducersThanThereAreLeasesDoNotExhaustThem) {
   const auto queue = fresh_queue(kCapacity);
   for (int i = 0; i < 300; ++i) ASSERT_TRUE(killed_at(*queue, "put.leased", 1, put_three)) << i;
