@@ -78,10 +78,11 @@ ResolvedConfig parse_config(const std::string& yaml, const std::string& origin,
   return reader.resolved();
 }
 
-void check_override(const std::string& override) {
+Config check_override(const std::string& override) {
   ConfigReader reader;
   reader.read_override(override);
   throw_if_any(reader.problems());
+  return reader.resolved().config;
 }
 
 }  // namespace gristmill

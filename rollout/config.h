@@ -113,9 +113,9 @@ ResolvedConfig load_config(const std::string& path, const std::vector<std::strin
 ResolvedConfig parse_config(const std::string& yaml, const std::string& origin,
                             const std::vector<std::string>& overrides);
 
-// Throws ConfigError when "dotted.key=value" is wrong by itself; contradictions with other options
-// are not looked for.
-void check_override(const std::string& override);
+// The defaults with "dotted.key=value". Throws ConfigError when that is wrong by itself; contradictions
+// with other options are not looked for.
+Config check_override(const std::string& override);
 
 // Every option with its value, as YAML that parse_config reads back to an equal Config.
 // with_help: each option's one-line help as a comment above it.

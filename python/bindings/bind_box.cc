@@ -9,6 +9,9 @@
 namespace gristmill::python {
 namespace {
 
+// The segment was there when it was pickled.
+constexpr std::chrono::seconds kAttach{5};
+
 // A pin and the box it looks into; members end in reverse order.
 struct PyPin {
   py::object box;
@@ -141,10 +144,8 @@ void bind_box(py::module_& module) {
       .def_property_readonly("skipped_publishes", &Box::skipped_publishes,
                              "Publishes that found every slot pinned.")
       .def("unlink", &Box::unlink, "Removes the name; mappings stay valid.")
-      .def("__reduce__",
-           [](const py::object& self) {
-             return py::make_tuple(py::type::of(self).attr("attach"), py::make_tuple(self.attr("name")));
-           })
+      .def(py::pickle([](const Box& self) { return self.name(); },
+                      [](const std::string& name) { return Box::attach(name, Deadline::in(kAttach)); }))
       .def("__repr__", [](const Box& self) {
         return "<Box " + self.name() + ", version " + std::to_string(self.version()) + ">";
       });

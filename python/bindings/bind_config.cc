@@ -46,8 +46,11 @@ void bind_config(py::module_& module) {
   module.def("parse_config", &parse_config, py::arg("yaml"), py::arg("origin") = "text",
              py::arg("overrides") = std::vector<std::string>{},
              "As load_config, from text; origin stands for the file in messages.");
-  module.def("check_override", &check_override, py::arg("override"),
-             "Raises ConfigError when 'dotted.key=value' is wrong by itself.");
+  module.def(
+      "check_override", [](const std::string& text) { return values_of(check_override(text)); },
+      py::arg("override"),
+      "{dotted key: value}: the defaults with 'dotted.key=value'. Raises ConfigError when that is wrong by "
+      "itself.");
   module.def("config_schema", &config_schema, "JSON Schema (draft 2020-12) of a config file, as text.");
   module.def(
       "config_options", [] { return config_options(Config{}); }, "Every option with its default, in order.");

@@ -9,6 +9,9 @@
 namespace gristmill::python {
 namespace {
 
+// The segment was there when it was pickled.
+constexpr std::chrono::seconds kAttach{5};
+
 using Outcome = TrajectoryQueue::Outcome;
 
 // A batch and the queue it lies in. Members end in reverse order: the places are released while the
@@ -165,10 +168,9 @@ void bind_trajectory_queue(py::module_& module) {
       .def("recover", &TrajectoryQueue::recover,
            "Gives places claimed by dead processes to the next put; returns how many.")
       .def("unlink", &TrajectoryQueue::unlink, "Removes the name; mappings stay valid.")
-      .def("__reduce__",
-           [](const py::object& self) {
-             return py::make_tuple(py::type::of(self).attr("attach"), py::make_tuple(self.attr("name")));
-           })
+      .def(py::pickle(
+          [](const TrajectoryQueue& self) { return self.name(); },
+          [](const std::string& name) { return TrajectoryQueue::attach(name, Deadline::in(kAttach)); }))
       .def("__repr__", [](const TrajectoryQueue& self) {
         return "<TrajectoryQueue " + self.name() + ", " + std::to_string(self.size()) + " of " +
                std::to_string(self.capacity()) + " trajectories>";

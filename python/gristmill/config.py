@@ -53,10 +53,11 @@ class Config:
     def set(self, key: str, value: Any) -> None:
         """Sets the option with this dotted name."""
         try:
-            _core.check_override(f"{key}={_text(value)}")
+            checked = _core.check_override(f"{key}={_text(value)}")
         except _core.ConfigError as error:
             raise _core.ConfigError(str(error).removeprefix("override: ")) from None
-        self._values[key] = value
+        # As C++ read it: 1e6 frames are an integer, a tuple a list.
+        self._values[key] = _decoded(checked)[key]
 
     def get(self, key: str) -> Any:
         """The option with this dotted name."""

@@ -26,7 +26,10 @@ def test_values_are_checked_when_they_are_set():
     config.learner.gamma = 0.5
     config.policy.hidden_sizes = (32, 16)
     config.log.tensorboard = False
+    config.train.total_frames = 1e6
     assert config.learner.gamma == 0.5
+    assert config.policy.hidden_sizes == [32, 16]
+    assert isinstance(config.train.total_frames, int)
     with pytest.raises(
         gm.ConfigError, match=r"learner.gamma = 1.5 is too large: expected a number >= 0 and <= 1"
     ):

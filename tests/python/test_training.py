@@ -2,13 +2,15 @@
 
 import json
 import os
+import pty
 import signal
+import subprocess
 import threading
 import time
 from pathlib import Path
 
 import pytest
-from running import ENDLESS, SMALL, children, end, last_json, run, segments_of, start, write_config
+from running import ENDLESS, SMALL, children, command, end, last_json, run, segments_of, start, write_config
 
 import gristmill as gm
 
@@ -280,3 +282,25 @@ def test_workers_that_raise_show_their_traceback(config):
     assert "NoSuchEnvironment" in str(caught.value)
     assert not segments_of(os.getpid())
     assert not children(os.getpid())
+
+
+def test_a_terminal_shows_live_figures_and_a_result(tmp_path):
+    config = write_config(tmp_path, SMALL)
+    terminal, inner = pty.openpty()
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "160"}
+    process = subprocess.Popen(command("train", config), stdout=inner, stderr=inner, env=environment)
+    os.close(inner)
+    shown = b""
+    try:
+        while part := os.read(terminal, 4096):
+            shown += part
+    except OSError:
+        pass  # the other side is closed: that is how a terminal ends
+    finally:
+        os.close(terminal)
+        process.wait(60)
+    text = shown.decode()
+    assert process.returncode == 0, text
+    assert "\x1b[" in text
+    for word in ("frames/s", "return", "length", "lag", "queue", "ended after"):
+        assert word in text
