@@ -9,10 +9,14 @@ Attributes are loaded when they are first used: importing this package is quick,
 torch comes with it.
 """
 
-from importlib import import_module as _import_module
-from typing import TYPE_CHECKING, Any
+from __future__ import annotations
 
+from importlib import import_module as _import_module
+
+TYPE_CHECKING = False  # typing's own takes longer to import than everything here
 if TYPE_CHECKING:
+    from typing import Any
+
     from gristmill._core import (
         Batch,
         Box,

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import sys
-from collections.abc import Callable
 
 from gristmill import _core, training
 from gristmill.console import (
@@ -18,9 +16,14 @@ from gristmill.console import (
     styled,
 )
 from gristmill.progress import Progress, progress_for
-from gristmill.result import Result
 
-Run = Callable[[Progress], tuple[Result, BaseException | None]]
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gristmill.result import Result
+
+    Run = Callable[[Progress], tuple[Result, BaseException | None]]
 
 
 def train(config: str, overrides: list[str], as_json: bool = False) -> int:
@@ -41,26 +44,32 @@ def _show(run: Run, as_json: bool) -> int:
             result, raised = run(progress)
     except _core.ConfigError as error:
         if as_json:
-            print(json.dumps({"error": str(error)}))
+            _print_json({"error": str(error)})
         return failed(str(error), BAD_INPUT)
     except KeyboardInterrupt:
         if as_json:
-            print(json.dumps({"end": "interrupted", "error": "interrupted before the run had started"}))
+            _print_json({"end": "interrupted", "error": "interrupted before the run had started"})
         raise
     except (OSError, RuntimeError) as error:
         if as_json:
-            print(json.dumps({"error": str(error)}))
+            _print_json({"error": str(error)})
         return failed(str(error), FAILED)
     if raised is not None and not isinstance(raised, KeyboardInterrupt):
         raise raised
     _tell(result, progress)
     if as_json:
-        print(json.dumps(result.to_dict()))
+        _print_json(result.to_dict())
     if isinstance(raised, TerminatedError):
         return 143
     if raised is not None:
         return INTERRUPTED
     return FAILED if result.end == "failed" else OK
+
+
+def _print_json(figures: dict) -> None:
+    import json
+
+    print(json.dumps(figures))
 
 
 def _tell(result: Result, progress: Progress) -> None:

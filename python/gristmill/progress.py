@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from typing import Any, TextIO
+
+from gristmill.training import Reporter
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any, TextIO
 
 
-class Progress:
-    """Plain lines. A training.Reporter."""
+class Progress(Reporter):
+    """Plain lines."""
 
     def __init__(self, stream: TextIO) -> None:
         self.stream = stream
@@ -31,9 +36,6 @@ class Progress:
 
     def message(self, text: str) -> None:
         self.say(text)
-
-    def ended(self) -> None:
-        pass
 
     def say(self, text: str) -> None:
         """One line. A reader that is gone does not end the run."""

@@ -8,7 +8,6 @@ CRC-32C of that. https://github.com/tensorflow/tensorboard: compat/proto/event.p
 from __future__ import annotations
 
 import os
-import socket
 import struct
 import time
 from collections.abc import Mapping
@@ -20,7 +19,7 @@ class EventFile:
 
     def __init__(self, folder: str | Path) -> None:
         """Raises OSError."""
-        name = f"events.out.tfevents.{int(time.time())}.{socket.gethostname()}.{os.getpid()}"
+        name = f"events.out.tfevents.{int(time.time())}.{os.uname().nodename}.{os.getpid()}"
         self._file = open(Path(folder) / name, "ab")  # noqa: SIM115
         self._write(_double(1, time.time()) + _bytes(3, b"brain.Event:2"))
 

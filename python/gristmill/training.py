@@ -4,25 +4,39 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
-from pathlib import Path
-from typing import Any, Protocol
 
 from gristmill import _core
-from gristmill.config import Config, Overrides, override_texts, resolve
-from gristmill.result import Result, RunFailedError
 
-Metrics = Mapping[str, float]
+# What only Python's users or the end of a run need is imported there: the workers start sooner.
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from pathlib import Path
+    from typing import Any
+
+    from gristmill.config import Config, Overrides
+    from gristmill.result import Result
+
+    Metrics = Mapping[str, float]
 
 
-class Reporter(Protocol):
-    """Who is told about a run while it goes on, on the thread that called."""
+class Reporter:
+    """Who is told about a run while it goes on, on the thread that called. Does nothing itself."""
 
-    def started(self, run_dir: str, values: Mapping[str, Any]) -> None: ...
-    def metrics(self, metrics: Metrics) -> None: ...
-    def event(self, event: Any) -> None: ...
-    def message(self, text: str) -> None: ...
-    def ended(self) -> None: ...
+    def started(self, run_dir: str, values: Mapping[str, Any]) -> None:
+        """The workers have been started. values: {dotted key: value}."""
+
+    def metrics(self, metrics: Metrics) -> None:
+        """The figures of a log interval."""
+
+    def event(self, event: Any) -> None:
+        """A _train.WorkerEvent."""
+
+    def message(self, text: str) -> None:
+        """A line for people."""
+
+    def ended(self) -> None:
+        """Nothing more comes."""
 
 
 def train(
@@ -41,6 +55,8 @@ def train(
     run in an orderly way (checkpoint written, no process and no shared memory left) and comes out as
     KeyboardInterrupt. The GIL is free while C++ works.
     """
+    from gristmill.config import resolve
+
     return finish(*run(resolve(config, overrides), _LoggingReporter(on_metrics)))
 
 
@@ -54,6 +70,8 @@ def resume(
     run_dir: the run's folder, for its newest checkpoint, or a checkpoint's. overrides hold for this launch.
     Raises CheckpointError for a damaged checkpoint; otherwise as train().
     """
+    from gristmill.config import override_texts
+
     return finish(*run_again(run_dir, override_texts(overrides), _LoggingReporter(on_metrics)))
 
 
@@ -90,6 +108,8 @@ def finish(result: Result, raised: BaseException | None) -> Result:
     if raised is not None:
         raise raised
     if result.end == "failed":
+        from gristmill.result import RunFailedError
+
         raise RunFailedError(result)
     return result
 
@@ -97,6 +117,8 @@ def finish(result: Result, raised: BaseException | None) -> Result:
 def existing_run(run_dir: str | os.PathLike[str]) -> tuple[Path, Path | None]:
     """The folder of a run, given by its path, by its name under runs/, or by one of its checkpoints, which
     comes second then. Raises ConfigError."""
+    from pathlib import Path
+
     for folder in (Path(run_dir), Path("runs") / run_dir):
         if (folder / "config.yaml").is_file():
             return folder, None
@@ -140,10 +162,12 @@ def _train(
         if log is not None:
             log.close()
         reporter.ended()
+    from gristmill.result import Result
+
     return Result.from_core(figures), raised
 
 
-class _LoggingReporter:
+class _LoggingReporter(Reporter):
     """For Python's users: figures to their callback, everything else to the logger "gristmill"."""
 
     def __init__(self, on_metrics: Callable[[Metrics], None] | None) -> None:
@@ -165,6 +189,3 @@ class _LoggingReporter:
 
     def message(self, text: str) -> None:
         self._logger.info("%s", text)
-
-    def ended(self) -> None:
-        pass

@@ -75,7 +75,7 @@ def test_schema_is_json():
 def test_options_lists_a_section():
     text = run("options", "queue").stdout
     assert "queue.capacity = 256" in text
-    assert "learner" not in text
+    assert "learner.gamma" not in text
 
 
 def test_bad_values_name_the_line_and_start_nothing(tmp_path):
