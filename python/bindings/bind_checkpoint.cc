@@ -8,7 +8,6 @@ namespace gristmill::python {
 
 void bind_checkpoint(py::module_& module) {
   auto& error = py::register_exception<CheckpointError>(module, "CheckpointError", PyExc_RuntimeError);
-  error.attr("__module__") = "gristmill";
   error.attr("__doc__") = "A checkpoint that cannot be written or must not be used.";
 
   py::class_<CheckpointState>(module, "CheckpointState", "What a checkpoint holds, verified.")

@@ -35,7 +35,7 @@ const char* reason_name(SegmentError::Reason reason) {
 // may still run then.
 py::object& add_class(py::module_& module, const char* name, PyObject* base, const char* doc) {
   auto* type = new py::object(py::reinterpret_steal<py::object>(
-      PyErr_NewExceptionWithDoc(("gristmill." + std::string(name)).c_str(), doc, base, nullptr)));
+      PyErr_NewExceptionWithDoc(("gristmill._core." + std::string(name)).c_str(), doc, base, nullptr)));
   module.attr(name) = *type;
   return *type;
 }

@@ -24,7 +24,7 @@ Config = Annotated[
 ]
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Options instead of the file's: learner.gamma=0.98"),
+    typer.Argument(metavar="KEY=VALUE", help="Options instead of the file's: learner.gamma=0.98"),
 ]
 Run = Annotated[
     str,
