@@ -41,7 +41,8 @@ TEST(FieldSpec, BytesAreElementsTimesSizeAndAScalarHasOneElement) {
 }
 
 TEST(FieldSpec, AMissingFieldIsRefusedWithTheNearestNames) {
-  const FieldSpecs specs{scalar("observation"), scalar("reward"), scalar("action"), scalar("log_probability")};
+  const FieldSpecs specs{scalar("observation"), scalar("reward"), scalar("action"),
+                         scalar("log_probability")};
   EXPECT_EQ(field_index(specs, "action"), 2u);
   EXPECT_THAT([&] { field_index(specs, "rewards"); },
               ThrowsMessage<std::out_of_range>(HasSubstr("'rewards': the nearest are 'reward'")));
