@@ -33,10 +33,7 @@ if(TARGET gristmill-worker)
   add_custom_command(OUTPUT ${GRISTMILL_PACKAGE_DIR}/gristmill-worker DEPENDS gristmill-worker
     COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:gristmill-worker> ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
   add_custom_target(gristmill_worker_in_package ALL DEPENDS ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
-  set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH "$ORIGIN/../torch/lib")
-  if(NOT SKBUILD)  # a wheel finds torch beside it, wherever that is
-    set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
-  endif()
+  set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH "${GRISTMILL_INSTALL_RPATH}")
   install(TARGETS gristmill-worker RUNTIME DESTINATION gristmill COMPONENT python)
   install(TARGETS gristmill-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 endif()

@@ -29,3 +29,10 @@ function(gristmill_precompile_torch target)
     target_precompile_headers(${target} PRIVATE <torch/types.h>)
   endif()
 endfunction()
+
+# Where installed binaries look for libtorch: beside the Python package in a wheel, and where it is now
+# in any other installation.
+set(GRISTMILL_INSTALL_RPATH "$ORIGIN/../torch/lib")
+if(NOT SKBUILD)
+  list(APPEND GRISTMILL_INSTALL_RPATH "${TORCH_INSTALL_PREFIX}/lib")
+endif()
