@@ -65,17 +65,17 @@ def end(process: subprocess.Popen) -> None:
     process.communicate()
 
 
-def children(pid: int) -> list[int]:
-    """Living processes whose parent is `pid`."""
-    found = []
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            after_name = stat.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        if int(after_name[1]) == pid and after_name[0] != "Z":
-            found.append(int(stat.parent.name))
-    return found
+def workers_of(pid: int) -> list[int]:
+    """Living rollout workers whose parent is `pid`."""
+    return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _is_worker_of(folder, pid)]
+
+
+def _is_worker_of(folder: Path, pid: int) -> bool:
+    try:
+        state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
+        return int(parent) == pid and state != "Z" and b"--board" in (folder / "cmdline").read_bytes()
+    except OSError:
+        return False  # it ended meanwhile
 
 
 def segments_of(pid: int) -> list[str]:

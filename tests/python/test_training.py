@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
-from running import ENDLESS, SMALL, children, command, end, last_json, run, segments_of, start, write_config
+from running import ENDLESS, SMALL, command, end, last_json, run, segments_of, start, workers_of, write_config
 
 import gristmill as gm
 
@@ -65,7 +65,7 @@ def test_a_run_ends_at_its_frames_and_leaves_its_files(config):
     assert lines[-1]["time/total_timesteps"] == result.frames
     assert {"time/fps", "train/approx_kl", "train/entropy_loss", "train/value_loss"} <= set(lines[-1])
     assert not segments_of(os.getpid())
-    assert not children(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 def test_the_config_of_a_run_is_what_it_was_trained_with(config):
@@ -110,7 +110,7 @@ def test_a_return_that_is_reached_ends_the_run_as_solved(config):
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interruption_writes_a_checkpoint_and_leaves_nothing(endless, tmp_path, number, code):
     await_figures(endless, 2)
-    workers = children(endless.pid)
+    workers = workers_of(endless.pid)
     assert len(workers) == 2
     # Ctrl-C reaches the whole process group.
     os.killpg(endless.pid, number)
@@ -143,7 +143,7 @@ def test_ctrl_c_works_inside_train(config):
     run_dir = next(Path(config.run.dir).iterdir())
     assert list((run_dir / "checkpoints").iterdir())
     assert not segments_of(os.getpid())
-    assert not children(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 def test_what_a_hook_raises_ends_the_run_in_order_and_comes_out(config):
@@ -153,7 +153,7 @@ def test_what_a_hook_raises_ends_the_run_in_order_and_comes_out(config):
     with pytest.raises(LookupError, match="mine"):
         gm.train(config, {"train.total_frames": 10**12}, on_metrics=fail)
     assert not segments_of(os.getpid())
-    assert not children(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 def test_other_threads_run_during_train(config):
@@ -281,7 +281,7 @@ def test_workers_that_raise_show_their_traceback(config):
         gm.train(config, {"env.id": "gymnasium:NoSuchEnvironment-v0"})
     assert "NoSuchEnvironment" in str(caught.value)
     assert not segments_of(os.getpid())
-    assert not children(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 def test_a_terminal_shows_live_figures_and_a_result(tmp_path):
