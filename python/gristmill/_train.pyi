@@ -3,13 +3,16 @@
 Training and acting of gristmill, in C++ on libtorch.
 """
 from __future__ import annotations
-from gristmill import CheckpointError
 import gristmill._core
 import numpy
 import os
 import pathlib
 import typing
 __all__: list[str] = ['CheckpointError', 'CheckpointState', 'LoadedPolicy', 'WorkerEvent', 'latest_checkpoint', 'list_checkpoints', 'load_checkpoint', 'process_age_s', 'train']
+class CheckpointError(RuntimeError):
+    """
+    A checkpoint that cannot be written or must not be used.
+    """
 class CheckpointState:
     """
     What a checkpoint holds, verified.
