@@ -4,7 +4,7 @@
 
 #include "learner/loss_rows.h"
 #include "learner/losses.h"
-#include "learner/vector_math.h"
+#include "rollout/vector_math.h"
 
 namespace gristmill {
 namespace {

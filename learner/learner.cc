@@ -1,7 +1,6 @@
 #include "learner/learner.h"
 
 #include <ATen/Context.h>
-#include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -68,8 +67,9 @@ Learner::Learner(const Config& config, const EnvironmentSpec& environment)
                                              .epsilon = config.learner.adam_epsilon,
                                              .max_grad_norm = config.learner.max_grad_norm}),
       random_(stream_seed(static_cast<std::uint64_t>(config.seed), 0)),
-      loss_options_(loss_options_of(config.learner)) {
-  policy_.bind_with_gradients(parameters_, gradient_);
+      loss_options_(loss_options_of(config.learner)),
+      output_gradient_(torch::empty({0})) {
+  policy_.bind(parameters_, gradient_);
 }
 
 std::span<const float> Learner::parameters() const {
@@ -158,7 +158,7 @@ bool Learner::learn_minibatch(const BatchView& rows, std::int64_t begin, UpdateS
     stats.not_finite = "the loss is " + std::to_string(loss.loss);
     return false;
   }
-  backward(output, rows);
+  backward(rows);
   const torch::Tensor gradient = gradient_.to(torch::kCPU);
   const auto count = static_cast<std::size_t>(gradient.numel());
   const Adam::Step step = optimizer_.step({host_parameters_.mutable_data_ptr<float>(), count},
@@ -173,7 +173,7 @@ bool Learner::learn_minibatch(const BatchView& rows, std::int64_t begin, UpdateS
   return true;
 }
 
-PolicyOutput Learner::forward(const BatchView& rows) const {
+PolicyOutput Learner::forward(const BatchView& rows) {
   const EnvironmentSpec& environment = policy_.environment();
   const auto dtype = environment.observation_dtype == DType::kUInt8 ? torch::kUInt8 : torch::kFloat32;
   auto* data = const_cast<std::byte*>(rows.fields[kObservations]);  // only read
@@ -184,8 +184,8 @@ PolicyOutput Learner::forward(const BatchView& rows) const {
 
 // Out of the network's outputs over T+1 steps: values of all, action parameters of the T that acted.
 void Learner::copy_outputs(const PolicyOutput& output, const BatchView& rows) {
-  const torch::Tensor parameters = output.action_parameters.detach().to(torch::kCPU);
-  const torch::Tensor values = output.values.detach().to(torch::kCPU);
+  const torch::Tensor parameters = output.action_parameters.to(torch::kCPU);
+  const torch::Tensor values = output.values.to(torch::kCPU);
   const std::int64_t width = parameters.size(1);
   const std::int64_t steps = rows.trajectories * rows.unroll;
   action_parameters_.resize(static_cast<std::size_t>(steps * width));
@@ -285,26 +285,24 @@ std::span<const float> Learner::acting_values(const BatchView& rows) {
 }
 
 // Gradients of the outputs in, gradient_ out. The bootstrap rows have none.
-void Learner::backward(const PolicyOutput& output, const BatchView& rows) {
-  torch::Tensor parameters =
-      torch::zeros({output.action_parameters.size(0), output.action_parameters.size(1)});
-  torch::Tensor values = torch::zeros({output.values.size(0)});
-  const std::int64_t width = parameters.size(1);
-  const auto step_width = static_cast<std::size_t>(rows.unroll * width);
-  const auto steps = static_cast<std::size_t>(rows.unroll);
+void Learner::backward(const BatchView& rows) {
+  const std::int64_t steps = rows.trajectories * rows.unroll;
+  const auto width = static_cast<std::int64_t>(action_parameter_gradients_.size()) / steps;
+  output_gradient_.resize_({steps + rows.trajectories, width + 1});
+  float* to = output_gradient_.mutable_data_ptr<float>();
+  const float* parameters = action_parameter_gradients_.data();
+  const float* values = value_gradients_.data();
   for (std::int64_t row = 0; row < rows.trajectories; ++row) {
-    std::copy_n(action_parameter_gradients_.data() + row * rows.unroll * width, step_width,
-                parameters.mutable_data_ptr<float>() + row * (rows.unroll + 1) * width);
-    std::copy_n(value_gradients_.data() + row * rows.unroll, steps,
-                values.mutable_data_ptr<float>() + row * (rows.unroll + 1));
+    for (std::int64_t t = 0; t < rows.unroll; ++t) {
+      for (std::int64_t a = 0; a < width; ++a) *to++ = *parameters++;
+      *to++ = *values++;
+    }
+    to = std::fill_n(to, width + 1, 0.0F);
   }
-  gradient_.zero_();
-  torch::autograd::backward({output.action_parameters, output.values},
-                            {parameters.to(device_), values.to(device_)});
+  policy_.backward(output_gradient_.to(device_));
   if (!policy_.environment().discrete()) {
     const auto dims = policy_.environment().action_dims;
-    gradient_.narrow(0, gradient_.numel() - dims, dims)
-        .copy_(torch::from_blob(log_std_gradients_.data(), {dims}));
+    gradient_.narrow(0, gradient_.numel() - dims, dims).copy_(torch::from_blob(log_std_gradients_.data(), {dims}));
   }
 }
 

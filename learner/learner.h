@@ -39,7 +39,7 @@ class Learner {
   // All epochs over the batch. `progress` of the run in [0, 1], for the schedule.
   UpdateStats update(const BatchView& batch, double progress);
 
-  const Policy& policy() const { return policy_; }
+  Policy& policy() { return policy_; }
   // The flat parameters, [parameter_count].
   std::span<const float> parameters() const;
   const Adam& optimizer() const { return optimizer_; }
@@ -58,11 +58,11 @@ class Learner {
   // One gradient step on `rows`, the trajectories [begin, begin + rows.trajectories) of the batch:
   // forward → advantages → loss → backward → Adam. False: something was not finite.
   bool learn_minibatch(const BatchView& rows, std::int64_t begin, UpdateStats& stats);
-  PolicyOutput forward(const BatchView& rows) const;
+  PolicyOutput forward(const BatchView& rows);
   void copy_outputs(const PolicyOutput& output, const BatchView& rows);
   void compute_advantages(const BatchView& rows, std::int64_t begin);
   LossStats compute_loss(const BatchView& rows);
-  void backward(const PolicyOutput& output, const BatchView& rows);
+  void backward(const BatchView& rows);
 
   TrajectoryRows trajectory_rows(const BatchView& rows, std::int64_t begin,
                                  std::span<const float> values) const;
@@ -89,6 +89,7 @@ class Learner {
   std::vector<float> targets_, advantages_;                            // [m, T]
   std::vector<float> bootstrapped_values_;                             // [m, T+1]
   std::vector<float> log_std_, log_std_gradients_;                     // [action_dims]
+  torch::Tensor output_gradient_;                                     // [m * (T+1), A + 1]
 };
 
 }  // namespace gristmill

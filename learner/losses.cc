@@ -7,7 +7,7 @@
 #include <string>
 
 #include "learner/loss_rows.h"
-#include "learner/vector_math.h"
+#include "rollout/vector_math.h"
 
 namespace gristmill {
 

@@ -3,7 +3,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "learner/vector_math.h"
+#include "rollout/vector_math.h"
 
 namespace gristmill {
 namespace {

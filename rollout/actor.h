@@ -22,7 +22,7 @@ struct ActRows {
 class Actor {
  public:
   // `policy` must outlive the actor and be bound before act().
-  Actor(const Policy& policy, std::uint64_t seed) : policy_(policy), random_(seed) {}
+  Actor(Policy& policy, std::uint64_t seed) : policy_(policy), random_(seed) {}
 
   // Samples (or, when greedy, takes the most probable) actions for `count` observations.
   void act(Rows observations, std::int64_t count, const ActRows& out, bool greedy = false);
@@ -32,7 +32,7 @@ class Actor {
  private:
   torch::Tensor tensor_of(Rows observations, std::int64_t count) const;
 
-  const Policy& policy_;
+  Policy& policy_;
   Random random_;
 };
 

@@ -7,24 +7,6 @@
 namespace gristmill {
 namespace {
 
-enum class Activation { kTanh, kRelu, kElu };
-
-Activation activation_of(const std::string& name) {
-  if (name == "tanh") return Activation::kTanh;
-  if (name == "relu") return Activation::kRelu;
-  if (name == "elu") return Activation::kElu;
-  throw std::invalid_argument("policy.activation: '" + name + "' is none of tanh, relu, elu");
-}
-
-// In place: the linear layer's result is not needed by anyone else, also not by its gradient.
-void activate(torch::Tensor& x, Activation activation) {
-  switch (activation) {
-    case Activation::kTanh: x.tanh_(); return;
-    case Activation::kRelu: x.relu_(); return;
-    case Activation::kElu: at::elu_(x); return;
-  }
-}
-
 FieldSpec float_field(std::string name, std::vector<std::int64_t> shape) {
   return FieldSpec{.name = std::move(name), .dtype = DType::kFloat32, .shape = std::move(shape)};
 }
@@ -32,10 +14,11 @@ FieldSpec float_field(std::string name, std::vector<std::int64_t> shape) {
 }  // namespace
 
 Policy::Policy(const Config::Policy& config, const EnvironmentSpec& environment)
-    : environment_(environment), config_(config) {
-  (void)activation_of(config.activation);
-  const std::int64_t outputs = environment.discrete() ? environment.action_count : environment.action_dims;
-  if (outputs <= 0) throw std::invalid_argument("policy: the environment has no actions");
+    : environment_(environment),
+      config_(config),
+      outputs_(environment.discrete() ? environment.action_count : environment.action_dims) {
+  (void)activation_from_name(config.activation);
+  if (outputs_ <= 0) throw std::invalid_argument("policy: the environment has no actions");
   std::int64_t width = 0;
   const auto mlp = [&](const std::string& prefix) {
     width = environment.observation_elements();
@@ -53,11 +36,11 @@ Policy::Policy(const Config::Policy& config, const EnvironmentSpec& environment)
     mlp("actor_trunk");
     mlp("critic_trunk");
   }
-  layout_.push_back(float_field("actor.weight", {outputs, width}));
+  layout_.push_back(float_field("actor.weight", {outputs_, width}));
   layout_.push_back(float_field("critic.weight", {1, width}));
-  layout_.push_back(float_field("actor.bias", {outputs}));
+  layout_.push_back(float_field("actor.bias", {outputs_}));
   layout_.push_back(float_field("critic.bias", {1}));
-  if (!environment.discrete()) layout_.push_back(float_field("actor.log_std", {outputs}));
+  if (!environment.discrete()) layout_.push_back(float_field("actor.log_std", {outputs_}));
   for (const FieldSpec& field : layout_) parameter_count_ += field.elements();
 }
 
@@ -86,76 +69,79 @@ torch::Tensor Policy::initial_parameters(std::uint64_t seed) const {
   return flat;
 }
 
-void Policy::bind(torch::Tensor flat) { bind_views(std::move(flat), {}); }
-
-void Policy::bind_with_gradients(torch::Tensor flat, torch::Tensor flat_grad) {
-  bind_views(std::move(flat), std::move(flat_grad));
-}
-
-void Policy::bind_views(torch::Tensor flat, torch::Tensor flat_grad) {
+void Policy::bind(const torch::Tensor& flat, const torch::Tensor& gradient) {
   if (flat.numel() != parameter_count_ || flat.scalar_type() != torch::kFloat32 || !flat.is_contiguous()) {
     throw std::invalid_argument("policy: bind() needs " + std::to_string(parameter_count_) +
                                 " contiguous float32 parameters");
   }
   std::int64_t offset = 0;
-  const auto view = [&](std::vector<std::int64_t> shape) {
-    std::int64_t count = 1;
-    for (const std::int64_t extent : shape) count *= extent;
-    torch::Tensor part = flat.detach().narrow(0, offset, count).view(shape);
-    if (flat_grad.defined()) {
-      part.set_requires_grad(true);
-      part.mutable_grad() = flat_grad.narrow(0, offset, count).view(shape);
-    }
-    offset += count;
-    return part;
+  const auto linear = [&](std::int64_t out, std::int64_t in) {
+    const auto take = [&](const torch::Tensor& buffer, std::int64_t at, std::vector<std::int64_t> shape) {
+      std::int64_t count = 1;
+      for (const std::int64_t extent : shape) count *= extent;
+      return buffer.defined() ? buffer.narrow(0, at, count).view(shape) : torch::Tensor();
+    };
+    const Linear layer{take(flat, offset, {out, in}), take(flat, offset + out * in, {out}),
+                       take(gradient, offset, {out, in}), take(gradient, offset + out * in, {out})};
+    offset += out * in + out;
+    return layer;
   };
-  const auto mlp = [&](std::vector<Linear>& layers) {
-    layers.clear();
+  const auto mlp = [&](Mlp& trunk) {
+    std::vector<Linear> layers;
     std::int64_t width = environment_.observation_elements();
     for (const std::int64_t size : config_.hidden_sizes) {
-      torch::Tensor weight = view({size, width});
-      layers.push_back({weight, view({size})});
+      layers.push_back(linear(size, width));
       width = size;
     }
+    trunk.bind(std::move(layers), activation_from_name(config_.activation));
     return width;
   };
-  const std::int64_t outputs =
-      environment_.discrete() ? environment_.action_count : environment_.action_dims;
-  std::int64_t width = 0;
+  const std::int64_t width = mlp(trunk_);
   if (config_.shared_trunk) {
-    width = mlp(trunk_);
-    torch::Tensor weight = view({outputs + 1, width});
-    actor_ = {weight, view({outputs + 1})};
+    actor_ = linear(outputs_ + 1, width);
   } else {
-    mlp(trunk_);
-    width = mlp(critic_trunk_);
-    torch::Tensor actor_weight = view({outputs, width});
-    torch::Tensor critic_weight = view({1, width});
-    actor_ = {actor_weight, view({outputs})};
-    critic_ = {critic_weight, view({1})};
+    mlp(critic_trunk_);
+    // The layout has both weights before both biases, as a shared trunk's single matrix wants them.
+    const Linear both = linear(outputs_ + 1, width);
+    const auto rows = [](const torch::Tensor& t, std::int64_t begin, std::int64_t count) {
+      return t.defined() ? t.narrow(0, begin, count) : t;
+    };
+    const auto part = [&](std::int64_t begin, std::int64_t count) {
+      return Linear{rows(both.weight, begin, count), rows(both.bias, begin, count),
+                    rows(both.weight_gradient, begin, count), rows(both.bias_gradient, begin, count)};
+    };
+    actor_ = part(0, outputs_);
+    critic_ = part(outputs_, 1);
   }
-  if (!environment_.discrete()) log_std_ = view({outputs});
+  if (!environment_.discrete()) log_std_ = flat.narrow(0, offset, outputs_);
 }
 
-PolicyOutput Policy::forward(const torch::Tensor& observations) const {
+PolicyOutput Policy::forward(const torch::Tensor& observations) {
+  const c10::InferenceMode inference;
   torch::Tensor x = observations.dim() == 2 ? observations : observations.flatten(1);
   if (x.scalar_type() == torch::kUInt8) x = x.to(torch::kFloat32).mul_(1.0F / 255.0F);
-  const Activation activation = activation_of(config_.activation);
-  const auto run = [&](const std::vector<Linear>& layers) {
-    torch::Tensor h = x;
-    for (const Linear& layer : layers) {
-      h = at::addmm(layer.bias, h, layer.weight.t());
-      activate(h, activation);
-    }
-    return h;
+  hidden_ = trunk_.forward(x);
+  actor_output_ = at::addmm(actor_.bias, hidden_, actor_.weight.t());
+  if (config_.shared_trunk) return {actor_output_.narrow(1, 0, outputs_), actor_output_.select(1, outputs_)};
+  critic_hidden_ = critic_trunk_.forward(x);
+  critic_output_ = at::addmm(critic_.bias, critic_hidden_, critic_.weight.t());
+  return {actor_output_, critic_output_.select(1, 0)};
+}
+
+void Policy::backward(const torch::Tensor& output_gradient) {
+  const c10::InferenceMode inference;
+  const auto head = [&](Linear& linear, Mlp& trunk, const torch::Tensor& hidden, const torch::Tensor& gradient) {
+    linear.backward(hidden, gradient);
+    at::mm_out(hidden_gradient_, gradient, linear.weight);
+    trunk.backward(hidden_gradient_);
   };
+  if (!hidden_gradient_.defined()) hidden_gradient_ = torch::empty({0}, actor_.weight.options());
   if (config_.shared_trunk) {
-    const torch::Tensor heads = at::addmm(actor_.bias, run(trunk_), actor_.weight.t());
-    const std::int64_t outputs = heads.size(1) - 1;
-    return {heads.narrow(1, 0, outputs), heads.select(1, outputs)};
+    head(actor_, trunk_, hidden_, output_gradient);
+  } else {
+    head(actor_, trunk_, hidden_, output_gradient.narrow(1, 0, outputs_));
+    head(critic_, critic_trunk_, critic_hidden_, output_gradient.narrow(1, outputs_, 1));
   }
-  return {at::addmm(actor_.bias, run(trunk_), actor_.weight.t()),
-          at::addmm(critic_.bias, run(critic_trunk_), critic_.weight.t()).select(1, 0)};
 }
 
 }  // namespace gristmill

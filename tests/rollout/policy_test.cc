@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <torch/csrc/autograd/autograd.h>
 #include <vector>
 
 #include "rollout/actor.h"
@@ -117,29 +116,36 @@ TEST(PolicyTest, ForwardIsTheNetworkOfItsLayoutInDoublePrecision) {
   EXPECT_NEAR(output.values[0].item<float>(), heads[2], 1e-5);
 }
 
-TEST(PolicyTest, GradientsAccumulateInTheFlatBufferAndEqualFiniteDifferences) {
+TEST(PolicyTest, BackwardWritesTheGradientThatFiniteDifferencesFind) {
   for (const bool shared : {true, false}) {
-    Policy policy(small(shared), discrete_spec());
-    torch::Tensor flat = torch::randn({policy.parameter_count()}) * 0.5;
-    torch::Tensor gradient = torch::zeros_like(flat);
-    const torch::Tensor observations = torch::randn({6, 3});
-    const auto objective = [&] {
-      const PolicyOutput out = policy.forward(observations);
-      return (out.action_parameters.pow(2).sum() + out.values.pow(3).sum());
-    };
-    policy.bind_with_gradients(flat, gradient);
-    objective().backward();
-    policy.bind(flat);
-    for (std::int64_t i = 0; i < policy.parameter_count(); ++i) {
-      const float before = flat[i].item<float>();
-      const float step = 1e-2F;
-      flat[i] = before + step;
-      const double above = objective().item<float>();
-      flat[i] = before - step;
-      const double below = objective().item<float>();
-      flat[i] = before;
-      const double expected = (above - below) / (2.0 * step);
-      EXPECT_NEAR(gradient[i].item<float>(), expected, 2e-2 * std::max(1.0, std::abs(expected))) << i;
+    for (const char* activation : {"tanh", "relu", "elu"}) {
+      Config::Policy config = small(shared);
+      config.activation = activation;
+      Policy policy(config, discrete_spec());
+      const torch::Tensor flat = torch::randn({policy.parameter_count()}) * 0.5;
+      torch::Tensor gradient = torch::full_like(flat, 99);  // overwritten, not added to
+      policy.bind(flat, gradient);
+      const torch::Tensor observations = torch::randn({6, 3});
+      const torch::Tensor weights = torch::randn({6, 3});  // loss = sum weights * [logits, value]
+      const auto loss = [&] {
+        const PolicyOutput out = policy.forward(observations);
+        return (torch::cat({out.action_parameters, out.values.unsqueeze(1)}, 1) * weights).sum().item<double>();
+      };
+      loss();
+      policy.backward(weights);
+      float* p = flat.mutable_data_ptr<float>();
+      for (std::int64_t i = 0; i < policy.parameter_count(); ++i) {
+        const float before = p[i];
+        const float step = 1e-3F;
+        p[i] = before + step;
+        const double above = loss();
+        p[i] = before - step;
+        const double below = loss();
+        p[i] = before;
+        const double expected = (above - below) / (2.0 * step);
+        EXPECT_NEAR(gradient[i].item<float>(), expected, 2e-2 * std::max(1.0, std::abs(expected)))
+            << activation << (shared ? " shared " : " separate ") << i;
+      }
     }
   }
 }

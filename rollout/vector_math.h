@@ -1,9 +1,10 @@
 #pragma once
 
-// exp and log that compilers vectorise, and what hot loops are marked with. Internal to learner/.
+// exp and log that compilers vectorise, and what hot loops are marked with. Internal to rollout/ and learner/.
+// __builtin_bit_cast and not std::bit_cast: under -march=native a function of the library cannot be inlined
+// into a version for another instruction set, and nothing would vectorise.
 // Files that include this are compiled with -fopenmp-simd -fno-math-errno -fno-trapping-math.
 
-#include <bit>
 #include <cstdint>
 
 // One machine-code version per instruction set, chosen when the program starts, so that a binary for
@@ -25,7 +26,7 @@ GRISTMILL_INLINE float vector_exp(float x) {
   x = x > 88.37f ? 88.37f : x;
   x = x < -87.33f ? -87.33f : x;
   const float shifted = x * 1.44269504088896341f + kRound;
-  const std::uint32_t n = std::bit_cast<std::uint32_t>(shifted) - std::bit_cast<std::uint32_t>(kRound);
+  const std::uint32_t n = __builtin_bit_cast(std::uint32_t, shifted) - __builtin_bit_cast(std::uint32_t, kRound);
   const float whole = shifted - kRound;
   const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
   float y = 1.9875691500e-4f;
@@ -35,13 +36,13 @@ GRISTMILL_INLINE float vector_exp(float x) {
   y = y * r + 1.6666665459e-1f;
   y = y * r + 5.0000001201e-1f;
   y = y * (r * r) + r + 1.0f;
-  return y * std::bit_cast<float>((n + 127u) << 23);
+  return y * __builtin_bit_cast(float, (n + 127u) << 23);
 }
 
 // log(x) of a positive normal number within 2e-7. NaN and infinity give NaN.
 GRISTMILL_INLINE float vector_log(float x) {
-  const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
-  float mantissa = std::bit_cast<float>((bits & 0x007fffffu) | 0x3f000000u);  // [0.5, 1)
+  const std::uint32_t bits = __builtin_bit_cast(std::uint32_t, x);
+  float mantissa = __builtin_bit_cast(float, (bits & 0x007fffffu) | 0x3f000000u);  // [0.5, 1)
   float exponent = static_cast<float>(static_cast<std::int32_t>(bits >> 23) - 126);
   const bool low = mantissa < 0.707106781186547524f;
   exponent = low ? exponent - 1.0f : exponent;
