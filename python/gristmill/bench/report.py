@@ -32,7 +32,7 @@ def _spread(values: Sequence[float], digits: int) -> str:
     if not values:
         return "–"
     low, high = min(values), max(values)
-    return f"{median(values):,.{digits}f} ({low:,.{digits}f} – {high:,.{digits}f})"
+    return f"{median(values):,.{digits}f}\n({low:,.{digits}f} – {high:,.{digits}f})"
 
 
 def ratios(contestants: list[Contestant]) -> dict[str, dict[str, dict[str, float | None]]]:
@@ -64,19 +64,19 @@ def table(contestants: list[Contestant], repeats: int) -> Table:
 
     peers = [c for c in contestants if not c.ours]
     result = Table(title=f"CartPole-v1, learner running: median (least – most) of {repeats}")
-    result.add_column("", overflow="fold")
+    result.add_column("", no_wrap=True)
     result.add_column("frames/s", justify="right")
-    result.add_column("launch → return 475, s", justify="right")
+    result.add_column("return 475\nafter launch, s", justify="right")
     result.add_column("reached", justify="right")
-    result.add_column("launch → first step, s", justify="right")
+    result.add_column("first step\nafter launch, s", justify="right")
     for peer in peers:
-        result.add_column(f"against {peer.title.split(',')[0]}", justify="right")
+        result.add_column(f"against\n{peer.title.split(" 2.")[0]}", justify="right")
     against = ratios(contestants)
     for c in contestants:
         if c.missing:
             result.add_row(c.title, f"missing: {c.missing}")
             continue
-        cells = [f"{c.title}\n[dim]{c.settings}[/dim]", _spread(fps(c), 0), _spread(seconds_to_solve(c), 2)]
+        cells = [c.title, _spread(fps(c), 0), _spread(seconds_to_solve(c), 2)]
         cells.append(f"{len(seconds_to_solve(c))} of {repeats}")
         first = [run["launch_to_first_step_s"] for run in c.runs]
         cells.append(f"{median(first):.2f}" if first else "–")

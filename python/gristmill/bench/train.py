@@ -21,9 +21,9 @@ from gristmill.bench.peers import PEERS, Peer, PeerMissingError, default_folder
 
 # Ours: each configuration as it is shipped.
 OURS = {
-    "cartpole": "gristmill, cartpole.yaml",
-    "cartpole_throughput": "gristmill, cartpole_throughput.yaml",
-    "cartpole_gymnasium": "gristmill, cartpole_gymnasium.yaml",
+    "cartpole": "gristmill, cartpole",
+    "cartpole_throughput": "gristmill, cartpole_throughput",
+    "cartpole_gymnasium": "gristmill, cartpole_gymnasium",
 }
 
 
@@ -151,7 +151,7 @@ def bench_train(
         if not (configs / f"{key}.yaml").exists():
             raise typer.BadParameter(f"{configs / key}.yaml does not exist", param_hint="--configs")
 
-    contestants = [Contestant(key, OURS[key], "as shipped", ours=True) for key in our_keys]
+    contestants = [Contestant(key, OURS[key], str(configs / f"{key}.yaml"), ours=True) for key in our_keys]
     contestants += install_peers(peer_keys, console.print)
     for repeat in range(repeats):
         for contestant in contestants:
@@ -170,7 +170,10 @@ def bench_train(
             contestant.runs.append(result)
             console.print("  " + report.one_run(result), highlight=False)
 
-    Console().print(report.table(contestants, repeats))
+    # Wide enough for the table wherever it goes: a file or a pipe has no width of its own.
+    Console(width=max(Console().width, 140)).print(report.table(contestants, repeats))
+    for contestant in contestants:
+        print(f"{contestant.title}: {contestant.settings}")
     print(machine.sentence())
     if json_file:
         document = {
