@@ -70,7 +70,7 @@ def table(contestants: list[Contestant], repeats: int) -> Table:
     result.add_column("reached", justify="right")
     result.add_column("first step\nafter launch, s", justify="right")
     for peer in peers:
-        result.add_column(f"against\n{peer.title.split(" 2.")[0]}", justify="right")
+        result.add_column(f"against\n{peer.title.split(' 2.')[0]}", justify="right")
     against = ratios(contestants)
     for c in contestants:
         if c.missing:
