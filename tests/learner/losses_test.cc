@@ -139,6 +139,13 @@ struct Setting {
   std::int64_t samples, width;
 };
 
+// What a test's name ends in.
+void PrintTo(const Setting& setting, std::ostream* out) {
+  *out << (setting.objective == Objective::kClipped ? "clipped" : "policy gradient")
+       << (setting.clip_values ? ", clipped values" : "") << (setting.weighted ? ", weighted" : "") << ", "
+       << setting.samples << " x " << setting.width;
+}
+
 class Losses : public ::testing::TestWithParam<Setting> {
  protected:
   LossOptions options() const {
