@@ -5,58 +5,67 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from gristmill.tensorboard_events import EventFile
+from gristmill.tensorboard_log import TensorBoardLog
 
 # What TensorBoard's and metrics.jsonl's step axis is.
 STEP = "time/total_timesteps"
 
 
+class JsonLines:
+    """metrics.jsonl: one object a line. Every line reaches the file."""
+
+    def __init__(self, folder: str | Path) -> None:
+        """Raises OSError."""
+        self._file = open(Path(folder) / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
+
+    def add(self, metrics: Mapping[str, float], step: int) -> None:
+        """Raises OSError."""
+        # JSON has no NaN.
+        line = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
+        # In one piece: an interruption comes before or after the line, not within.
+        self._file.write(json.dumps({"wall_time": time.time(), **line}) + "\n")
+        self._file.flush()
+
+    def close(self) -> None:
+        """Raises OSError."""
+        self._file.close()
+
+
 class MetricsLog:
     """Appends to the files of a run; made at the first figures, so that it delays no start. One thread.
 
-    A file that cannot be written (a full disk) costs the figures, never the run: `warn` is told once.
+    A file that cannot be written (a full disk) costs its figures, never the run: `warn` is told once.
     """
 
     def __init__(self, run_dir: str, tensorboard: bool, warn: Callable[[str], None]) -> None:
         self._warn = warn
-        self._lines = None
-        self._events = None
-        try:
-            self._lines = open(Path(run_dir) / "metrics.jsonl", "a", encoding="utf-8")  # noqa: SIM115
-            if tensorboard:
-                self._events = EventFile(run_dir)
-        except OSError as error:
-            self._give_up(error)
+        self._files: dict[str, JsonLines | TensorBoardLog] = {}
+        with self._giving_up("metrics.jsonl"):
+            self._files["metrics.jsonl"] = JsonLines(run_dir)
+        if tensorboard:
+            self._files["TensorBoard's events"] = TensorBoardLog(run_dir)
 
     def write(self, metrics: Mapping[str, float]) -> None:
         """One interval's figures."""
-        if self._lines is None:
-            return
-        finite = {name: value for name, value in metrics.items() if math.isfinite(value)}
-        step = int(finite.get(STEP, 0))
-        # JSON has no NaN.
-        line = {name: finite.get(name) for name in metrics}
-        try:
-            json.dump({"wall_time": time.time(), **line}, self._lines)
-            self._lines.write("\n")
-            self._lines.flush()
-            if self._events is not None:
-                self._events.add_scalars(finite, step)
-        except OSError as error:
-            self._give_up(error)
+        step = int(metrics.get(STEP, 0))
+        for name, file in list(self._files.items()):
+            with self._giving_up(name):
+                file.add(metrics, step)
 
     def close(self) -> None:
-        for file in (self._lines, self._events):
-            if file is not None:
-                try:
-                    file.close()
-                except OSError as error:
-                    self._warn(f"metrics are incomplete: {error}")
-        self._lines = self._events = None
+        for name, file in list(self._files.items()):
+            with self._giving_up(name):
+                file.close()
+        self._files.clear()
 
-    def _give_up(self, error: OSError) -> None:
-        self._lines = self._events = None
-        self._warn(f"metrics are no longer written: {error}")
+    @contextmanager
+    def _giving_up(self, name: str) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, ImportError) as error:
+            self._files.pop(name, None)
+            self._warn(f"{name} no longer written: {error}")
