@@ -16,6 +16,14 @@ std::string_view last_part(std::string_view name) {
   return dot == std::string_view::npos ? name : name.substr(dot + 1);
 }
 
+// "lr" for "learning_rate": the same first letter, and the rest in order.
+bool abbreviates(std::string_view text, std::string_view name) {
+  if (text.size() < 2 || name.empty() || lower(text.front()) != lower(name.front())) return false;
+  std::size_t at = 0;
+  for (const char c : name) at += at < text.size() && lower(text[at]) == lower(c) ? 1 : 0;
+  return at == text.size();
+}
+
 }  // namespace
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
@@ -42,8 +50,12 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
 std::string nearest_name(std::string_view name, const std::vector<std::string>& names) {
   const auto distance = [name](const std::string& known) {
     const std::size_t whole = edit_distance(name, known);
-    // The right name in the wrong section costs one, however different the sections are.
-    return std::min(whole, edit_distance(last_part(name), last_part(known)) + 1);
+    // An abbreviation costs one; so does the wrong section, however different the two are.
+    const std::string_view last = last_part(name), known_last = last_part(known);
+    const std::size_t part = abbreviates(last, known_last) ? 1 : edit_distance(last, known_last);
+    const bool same_section = name.substr(0, name.size() - last.size()) ==
+                              std::string_view(known).substr(0, known.size() - known_last.size());
+    return std::min(whole, part + (same_section ? 0 : 1));
   };
   return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
     const auto da = distance(a), db = distance(b);

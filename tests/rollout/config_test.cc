@@ -326,6 +326,14 @@ TEST_F(ConfigFileTest, MissingFilesAndFoldersAreNamed) {
   EXPECT_THAT(error_of_file(write("huge.yaml", std::string(2 << 20, '#'))), HasSubstr("larger than 1 MiB"));
 }
 
+TEST(NearestNameTest, AnAbbreviationFindsItsOptionInItsOwnSection) {
+  const std::vector<std::string> keys{"env.id", "learner.gamma", "learner.learning_rate", "learner.epochs",
+                                      "log.interval_s"};
+  EXPECT_EQ(nearest_name("learner.lr", keys), "learner.learning_rate");
+  EXPECT_EQ(nearest_name("lr", keys), "learner.learning_rate");
+  EXPECT_EQ(nearest_name("learner.epoch", keys), "learner.epochs");
+}
+
 TEST(NearestNameTest, CountsSwapsAsOneAndFindsTheRightNameInTheWrongSection) {
   EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
   EXPECT_EQ(edit_distance("count", "cuont"), 1u);
