@@ -29,7 +29,7 @@ State& state() {
 }
 
 // GRISTMILL_FAULT=kill:put.claimed:3
-const bool armed_by_environment = [] {
+const bool kArmedByEnvironment = [] {
   const char* text = std::getenv("GRISTMILL_FAULT");
   if (text == nullptr) return false;
   const std::string_view all(text);

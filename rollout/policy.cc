@@ -76,7 +76,7 @@ void Policy::bind(const torch::Tensor& flat, const torch::Tensor& gradient) {
   }
   std::int64_t offset = 0;
   const auto linear = [&](std::int64_t out, std::int64_t in) {
-    const auto take = [&](const torch::Tensor& buffer, std::int64_t at, std::vector<std::int64_t> shape) {
+    const auto take = [&](const torch::Tensor& buffer, std::int64_t at, const std::vector<std::int64_t>& shape) {
       std::int64_t count = 1;
       for (const std::int64_t extent : shape) count *= extent;
       return buffer.defined() ? buffer.narrow(0, at, count).view(shape) : torch::Tensor();

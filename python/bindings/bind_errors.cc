@@ -64,6 +64,7 @@ void bind_errors(py::module_& module) {
   add_class(module, "QueueClosed", PyExc_RuntimeError,
             "The queue is closed, and empty for who takes from it.");
 
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's.
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
       if (thrown) std::rethrow_exception(thrown);

@@ -147,7 +147,7 @@ py::tuple run_train(LaunchHolder& holder, const std::string& resume_from, py::ob
     hooks.rethrow();
   } catch (const py::error_already_set& error) {
     raised = error.value();
-    if (const auto trace = error.trace()) raised.attr("__traceback__") = trace;
+    if (const auto& trace = error.trace()) raised.attr("__traceback__") = trace;
   }
   return py::make_tuple(to_python(result), raised);
 }

@@ -2,23 +2,57 @@
 """
 Configuration and shared memory of gristmill, in C++.
 """
+
 from __future__ import annotations
 import collections.abc
 import numpy
 import typing
-__all__: list[str] = ['Batch', 'Box', 'ConfigError', 'Launch', 'OptionInfo', 'Pin', 'QueueClosed', 'ResolvedConfig', 'RunBoard', 'SegmentError', 'SegmentInfo', 'TrajectoryQueue', 'TrajectoryQueueStatistics', 'VectorEnvironment', 'check_override', 'config_options', 'config_schema', 'default_values', 'is_native_environment', 'list_segments', 'load_config', 'native_environment_ids', 'native_worker_command', 'parse_config', 'segment_name', 'shared_memory_available', 'sweep_segments']
+
+__all__: list[str] = [
+    "Batch",
+    "Box",
+    "ConfigError",
+    "Launch",
+    "OptionInfo",
+    "Pin",
+    "QueueClosed",
+    "ResolvedConfig",
+    "RunBoard",
+    "SegmentError",
+    "SegmentInfo",
+    "TrajectoryQueue",
+    "TrajectoryQueueStatistics",
+    "VectorEnvironment",
+    "check_override",
+    "config_options",
+    "config_schema",
+    "default_values",
+    "is_native_environment",
+    "list_segments",
+    "load_config",
+    "native_environment_ids",
+    "native_worker_command",
+    "parse_config",
+    "segment_name",
+    "shared_memory_available",
+    "sweep_segments",
+]
+
 class ConfigError(ValueError):
     """
     A configuration that is wrong: file and line, key, value, what was expected. Nothing has been started.
     """
+
 class SegmentError(RuntimeError):
     """
     Shared memory that cannot be created or attached; `reason` is one word for programs, such as 'no_space'.
     """
+
 class QueueClosed(RuntimeError):
     """
     The queue is closed, and empty for who takes from it.
     """
+
 class ResolvedConfig:
     """
     A checked configuration, and where each value came from.
@@ -37,77 +71,65 @@ class ResolvedConfig:
         """
         {dotted key: value}; env.kwargs as JSON text.
         """
+
 class OptionInfo:
     """
     One option, for help texts.
     """
-    def __repr__(self) -> str:
-        ...
+    def __repr__(self) -> str: ...
     @property
-    def expected(self) -> str:
-        ...
+    def expected(self) -> str: ...
     @property
-    def help(self) -> str:
-        ...
+    def help(self) -> str: ...
     @property
-    def key(self) -> str:
-        ...
+    def key(self) -> str: ...
     @property
-    def type(self) -> str:
-        ...
+    def type(self) -> str: ...
     @property
-    def value(self) -> str:
-        ...
+    def value(self) -> str: ...
+
 class Batch:
     """
     n consecutive trajectories, in place: batch['rewards'] is a NumPy array [n, …] that looks into the queue.
-    
+
     The places are free again after release(), after the `with` block, or when the batch and all its arrays are gone; arrays must not be used after an explicit release.
     """
-    def __enter__(self) -> typing.Any:
-        ...
-    def __exit__(self, *args) -> None:
-        ...
-    def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]:
-        ...
-    def __len__(self) -> int:
-        ...
-    def keys(self) -> list[str]:
-        ...
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...
+    def __len__(self) -> int: ...
+    def keys(self) -> list[str]: ...
     def release(self) -> None:
         """
         Frees the places. Idempotent.
         """
+
 class TrajectoryQueueStatistics:
     @property
-    def abandoned(self) -> int:
-        ...
+    def abandoned(self) -> int: ...
     @property
-    def get_waits(self) -> int:
-        ...
+    def get_waits(self) -> int: ...
     @property
-    def gets(self) -> int:
-        ...
+    def gets(self) -> int: ...
     @property
-    def owner_deaths(self) -> int:
-        ...
+    def owner_deaths(self) -> int: ...
     @property
-    def put_waits(self) -> int:
-        ...
+    def put_waits(self) -> int: ...
     @property
-    def puts(self) -> int:
-        ...
+    def puts(self) -> int: ...
     @property
-    def refilled(self) -> int:
-        ...
+    def refilled(self) -> int: ...
+
 class TrajectoryQueue:
     """
     A FIFO of fixed-schema trajectories in shared memory: many producers, one consumer.
-    
+
     Timeouts are in seconds; None waits for ever. Waiting frees the GIL, and Ctrl-C ends it. Pickling one attaches to it at the other end.
     """
     @staticmethod
-    def attach(name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = 5.0) -> TrajectoryQueue:
+    def attach(
+        name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = 5.0
+    ) -> TrajectoryQueue:
         """
         Attaches to an existing one. Raises SegmentError.
         """
@@ -117,23 +139,25 @@ class TrajectoryQueue:
         Bytes of shared memory that create() would take.
         """
     @staticmethod
-    def create(name: str, fields: dict, capacity: typing.SupportsInt | typing.SupportsIndex) -> TrajectoryQueue:
+    def create(
+        name: str, fields: dict, capacity: typing.SupportsInt | typing.SupportsIndex
+    ) -> TrajectoryQueue:
         """
         Creates the segment `name` (see segment_name). fields: {name: (dtype, shape)} of one trajectory; capacity: trajectories. Raises SegmentError, ValueError.
         """
-    def __getstate__(self) -> str:
-        ...
-    def __len__(self) -> int:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: str) -> None:
-        ...
+    def __getstate__(self) -> str: ...
+    def __len__(self) -> int: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: str) -> None: ...
     def close(self) -> None:
         """
         Ends waiting; what is in the queue can still be taken.
         """
-    def get_many(self, n: typing.SupportsInt | typing.SupportsIndex, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> Batch:
+    def get_many(
+        self,
+        n: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> Batch:
         """
         Takes exactly n trajectories, without a copy; after close(), what is left when that is fewer. Raises TimeoutError, QueueClosed when nothing is left. One consumer process at a time.
         """
@@ -141,7 +165,9 @@ class TrajectoryQueue:
         """
         Copies one trajectory in, {name: array [shape…]}. Raises TimeoutError when the queue stays full, QueueClosed.
         """
-    def put_many(self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> int:
+    def put_many(
+        self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> int:
         """
         Copies n trajectories in, {name: array [n, shape…]}, with one claim where there is space. Returns how many went in, from the front: fewer than n after the time-out or a close. Raises TimeoutError or QueueClosed when none did.
         """
@@ -149,8 +175,7 @@ class TrajectoryQueue:
         """
         Gives places claimed by dead processes to the next put; returns how many.
         """
-    def statistics(self) -> TrajectoryQueueStatistics:
-        ...
+    def statistics(self) -> TrajectoryQueueStatistics: ...
     def unlink(self) -> None:
         """
         Removes the name; mappings stay valid.
@@ -161,39 +186,35 @@ class TrajectoryQueue:
         In trajectories.
         """
     @property
-    def closed(self) -> bool:
-        ...
+    def closed(self) -> bool: ...
     @property
     def fields(self) -> dict:
         """
         {name: (dtype, shape)} of one trajectory.
         """
     @property
-    def name(self) -> str:
-        ...
+    def name(self) -> str: ...
+
 class Pin:
     """
     One version, in place: pin['weights'] is a read-only NumPy array that looks into the box.
-    
+
     Unpinned by release(), after the `with` block, or when the pin and all its arrays are gone; arrays must not be used after an explicit release.
     """
-    def __enter__(self) -> typing.Any:
-        ...
-    def __exit__(self, *args) -> None:
-        ...
-    def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]:
-        ...
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...
     def release(self) -> None:
         """
         Idempotent.
         """
     @property
-    def version(self) -> int:
-        ...
+    def version(self) -> int: ...
+
 class Box:
     """
     Typed arrays in shared memory, published as one version by a writer and read by many.
-    
+
     Timeouts are in seconds; None waits for ever. Waiting frees the GIL, and Ctrl-C ends it. Pickling one attaches to it at the other end.
     """
     @staticmethod
@@ -206,17 +227,16 @@ class Box:
         """
         Creates the segment `name` (see segment_name). fields: {name: (dtype, shape)}. Version 0 is all zeros. Raises SegmentError, ValueError.
         """
-    def __getstate__(self) -> str:
-        ...
-    def __repr__(self) -> str:
-        ...
-    def __setstate__(self, arg0: str) -> None:
-        ...
+    def __getstate__(self) -> str: ...
+    def __repr__(self) -> str: ...
+    def __setstate__(self, arg0: str) -> None: ...
     def pin(self) -> Pin:
         """
         Pins the newest version, without a copy.
         """
-    def publish(self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> int:
+    def publish(
+        self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
+    ) -> int:
         """
         Writes every field, {name: array}, as one new version and returns its number. Raises TimeoutError when another writer does not finish, RuntimeError when readers pin every slot.
         """
@@ -232,7 +252,11 @@ class Box:
         """
         Removes the name; mappings stay valid.
         """
-    def watch(self, seen: typing.SupportsInt | typing.SupportsIndex, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> int:
+    def watch(
+        self,
+        seen: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
+    ) -> int:
         """
         Waits for a version above `seen`; returns the newest. Raises TimeoutError.
         """
@@ -242,8 +266,7 @@ class Box:
         {name: (dtype, shape)}.
         """
     @property
-    def name(self) -> str:
-        ...
+    def name(self) -> str: ...
     @property
     def skipped_publishes(self) -> int:
         """
@@ -254,6 +277,7 @@ class Box:
         """
         The newest.
         """
+
 class RunBoard:
     """
     Who takes part in a run, how far each is, and how each ended. Reading disturbs no one.
@@ -263,8 +287,7 @@ class RunBoard:
         """
         Raises SegmentError.
         """
-    def __len__(self) -> int:
-        ...
+    def __len__(self) -> int: ...
     def request_stop(self) -> None:
         """
         Asks every process of the run to end in an orderly way.
@@ -279,40 +302,40 @@ class RunBoard:
         The resolved configuration, as YAML.
         """
     @property
-    def name(self) -> str:
-        ...
+    def name(self) -> str: ...
     @property
-    def stop_requested(self) -> bool:
-        ...
+    def stop_requested(self) -> bool: ...
+
 class SegmentInfo:
     """
     A segment of shared memory that gristmill made.
     """
-    def __repr__(self) -> str:
-        ...
+    def __repr__(self) -> str: ...
     @property
-    def bytes(self) -> int:
-        ...
+    def bytes(self) -> int: ...
     @property
     def dead(self) -> bool:
         """
         Whether its owner is proved dead.
         """
     @property
-    def name(self) -> str:
-        ...
+    def name(self) -> str: ...
     @property
-    def pid(self) -> int:
-        ...
+    def pid(self) -> int: ...
+
 class Launch:
     """
     The start of a run: its directory, its board and its workers. Used with `with`, or closed: that stops the workers and removes the shared memory.
     """
-    def __enter__(self) -> typing.Any:
-        ...
-    def __exit__(self, *args) -> None:
-        ...
-    def __init__(self, config: ResolvedConfig, worker_command: collections.abc.Sequence[str], resume_dir: str = '', earlier_launches: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __enter__(self) -> typing.Any: ...
+    def __exit__(self, *args) -> None: ...
+    def __init__(
+        self,
+        config: ResolvedConfig,
+        worker_command: collections.abc.Sequence[str],
+        resume_dir: str = "",
+        earlier_launches: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None:
         """
         Raises ConfigError, SegmentError or RuntimeError; nothing is left running then.
         """
@@ -321,8 +344,8 @@ class Launch:
         Idempotent. Blocks until the workers have ended, two seconds at most.
         """
     @property
-    def run_dir(self) -> str:
-        ...
+    def run_dir(self) -> str: ...
+
 class VectorEnvironment:
     """
     Many environments stepped as one; the next episode begins in the step of an episode's end.
@@ -332,17 +355,29 @@ class VectorEnvironment:
         """
         The environments of a Python object such as a gristmill.gymnasium_env.GymnasiumVector, through the same adapter as in a worker.
         """
-    def __init__(self, id: str, count: typing.SupportsInt | typing.SupportsIndex = 1, seed: typing.SupportsInt | typing.SupportsIndex = 0, first_index: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def __init__(
+        self,
+        id: str,
+        count: typing.SupportsInt | typing.SupportsIndex = 1,
+        seed: typing.SupportsInt | typing.SupportsIndex = 0,
+        first_index: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None:
         """
         Copies of a native environment, the i-th seeded from stream (seed, first_index + i).
         """
-    def __len__(self) -> int:
-        ...
+    def __len__(self) -> int: ...
     def reset(self) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]:
         """
         Begins an episode in each; returns observations [E, *shape].
         """
-    def set_cartpole_state(self, index: typing.SupportsInt | typing.SupportsIndex, state: typing.Annotated[collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(4)"], steps: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
+    def set_cartpole_state(
+        self,
+        index: typing.SupportsInt | typing.SupportsIndex,
+        state: typing.Annotated[
+            collections.abc.Sequence[typing.SupportsFloat | typing.SupportsIndex], "FixedSize(4)"
+        ],
+        steps: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None:
         """
         cartpole only: environment `index` goes on from `state` (position, velocity, angle, angular velocity), `steps` into its episode.
         """
@@ -354,54 +389,68 @@ class VectorEnvironment:
         """
         actions: [E] integers or [E, dims] numbers. Returns (observations, rewards, terminated, truncated, final_observations); rows of the last are of this step only where an episode ended.
         """
+
 def check_override(override: str) -> dict:
     """
     {dotted key: value}: the defaults with 'dotted.key=value'. Raises ConfigError when that is wrong by itself.
     """
+
 def config_options() -> list[OptionInfo]:
     """
     Every option with its default, in order.
     """
+
 def config_schema() -> str:
     """
     JSON Schema (draft 2020-12) of a config file, as text.
     """
+
 def default_values() -> dict:
     """
     {dotted key: default}.
     """
-def is_native_environment(id: str) -> bool:
-    ...
+
+def is_native_environment(id: str) -> bool: ...
 def list_segments() -> list[SegmentInfo]:
     """
     Every segment of this user, in name order.
     """
+
 def load_config(path: str, overrides: collections.abc.Sequence[str] = []) -> ResolvedConfig:
     """
     Reads a YAML file and applies 'dotted.key=value' overrides. Raises ConfigError.
     """
+
 def native_environment_ids() -> list[str]:
     """
     What env.id can be, besides gymnasium:ID.
     """
+
 def native_worker_command() -> list[str]:
     """
     The command that starts a worker in C++.
     """
-def parse_config(yaml: str, origin: str = 'text', overrides: collections.abc.Sequence[str] = []) -> ResolvedConfig:
+
+def parse_config(
+    yaml: str, origin: str = "text", overrides: collections.abc.Sequence[str] = []
+) -> ResolvedConfig:
     """
     As load_config, from text; origin stands for the file in messages.
     """
+
 def segment_name(run: str, part: str) -> str:
     """
     A name for a segment of this process.
     """
+
 def shared_memory_available() -> int:
     """
     Bytes free in /dev/shm.
     """
+
 def sweep_segments() -> list[SegmentInfo]:
     """
     Removes the segments whose owner is proved dead, and returns them.
     """
-__version__: str = '0.1.0'
+
+__version__: str = "0.1.0"

@@ -2,10 +2,15 @@
 """
 The worker loop for environments in Python.
 """
+
 from __future__ import annotations
 import typing
-__all__: list[str] = ['run_worker']
-def run_worker(board: str, index: typing.SupportsInt | typing.SupportsIndex, make_environments: typing.Any) -> int:
+
+__all__: list[str] = ["run_worker"]
+
+def run_worker(
+    board: str, index: typing.SupportsInt | typing.SupportsIndex, make_environments: typing.Any
+) -> int:
     """
     Runs worker `index` of the run whose board is `board` until the run ends; returns its exit status. make_environments(env_id, kwargs, count, seed, first_index) returns the worker's environments, such as a gristmill.gymnasium_env.GymnasiumVector. Blocks without the GIL.
     """

@@ -2,24 +2,37 @@
 """
 Training and acting of gristmill, in C++ on libtorch.
 """
+
 from __future__ import annotations
 import gristmill._core
 import numpy
 import os
 import pathlib
 import typing
-__all__: list[str] = ['CheckpointError', 'CheckpointState', 'LoadedPolicy', 'WorkerEvent', 'latest_checkpoint', 'list_checkpoints', 'load_checkpoint', 'process_age_s', 'train']
+
+__all__: list[str] = [
+    "CheckpointError",
+    "CheckpointState",
+    "LoadedPolicy",
+    "WorkerEvent",
+    "latest_checkpoint",
+    "list_checkpoints",
+    "load_checkpoint",
+    "process_age_s",
+    "train",
+]
+
 class CheckpointError(RuntimeError):
     """
     A checkpoint that cannot be written or must not be used.
     """
+
 class CheckpointState:
     """
     What a checkpoint holds, verified.
     """
     @property
-    def counters(self) -> dict[str, int]:
-        ...
+    def counters(self) -> dict[str, int]: ...
     @property
     def elapsed_s(self) -> float:
         """
@@ -31,8 +44,7 @@ class CheckpointState:
         The environment's spaces, as JSON.
         """
     @property
-    def episodes(self) -> int:
-        ...
+    def episodes(self) -> int: ...
     @property
     def frames(self) -> int:
         """
@@ -43,13 +55,20 @@ class CheckpointState:
         """
         Of the parameters.
         """
+
 class LoadedPolicy:
     """
     A trained policy that acts. One thread at a time.
     """
-    def __init__(self, config: gristmill._core.ResolvedConfig, checkpoint: CheckpointState, seed: typing.SupportsInt | typing.SupportsIndex = 0) -> None:
-        ...
-    def act(self, observations: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], greedy: bool = True) -> tuple:
+    def __init__(
+        self,
+        config: gristmill._core.ResolvedConfig,
+        checkpoint: CheckpointState,
+        seed: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None: ...
+    def act(
+        self, observations: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]], greedy: bool = True
+    ) -> tuple:
         """
         observations [B, …] -> (actions, log_probs [B], values [B]). greedy: the most probable actions, otherwise sampled ones.
         """
@@ -58,41 +77,48 @@ class LoadedPolicy:
         """
         The spaces it was trained on, as JSON.
         """
+
 class WorkerEvent:
     """
     What happened to a worker.
     """
-    def __repr__(self) -> str:
-        ...
+    def __repr__(self) -> str: ...
     @property
-    def kind(self) -> str:
-        ...
+    def kind(self) -> str: ...
     @property
-    def message(self) -> str:
-        ...
+    def message(self) -> str: ...
     @property
-    def pid(self) -> int:
-        ...
+    def pid(self) -> int: ...
     @property
-    def worker(self) -> int:
-        ...
+    def worker(self) -> int: ...
+
 def latest_checkpoint(run_dir: os.PathLike | str | bytes) -> pathlib.Path | None:
     """
     The newest one of a run, verified, or None. Raises CheckpointError for a damaged one; the message offers the one before.
     """
+
 def list_checkpoints(run_dir: os.PathLike | str | bytes) -> list[pathlib.Path]:
     """
     Oldest first, unverified.
     """
+
 def load_checkpoint(directory: os.PathLike | str | bytes) -> CheckpointState:
     """
     Reads and verifies one. Raises CheckpointError.
     """
+
 def process_age_s() -> float:
     """
     Seconds since this process started.
     """
-def train(launch: gristmill._core.Launch, resume_from: str = '', on_metrics: typing.Any = None, on_event: typing.Any = None, on_message: typing.Any = None) -> tuple:
+
+def train(
+    launch: gristmill._core.Launch,
+    resume_from: str = "",
+    on_metrics: typing.Any = None,
+    on_event: typing.Any = None,
+    on_message: typing.Any = None,
+) -> tuple:
     """
     Blocks until the run has ended; the GIL is free meanwhile. resume_from: a checkpoint's directory. Returns (result, raised): raised is what a hook or a signal handler raised, which ended the run in an orderly way, or None. Raises what keeps a run from starting.
     """
