@@ -10,7 +10,8 @@ class Deadline {
   using Clock = std::chrono::steady_clock;
 
   static Deadline never() { return Deadline(Clock::time_point::max()); }
-  static Deadline now() { return Deadline(Clock::now()); }
+  // Has always passed, without a look at the clock (which may cost more than the call it bounds).
+  static Deadline now() { return Deadline(Clock::time_point::min()); }
   // `timeout` from now, saturating at never(). Negative counts as zero.
   template <class Rep, class Period>
   static Deadline in(std::chrono::duration<Rep, Period> timeout) {
@@ -22,10 +23,12 @@ class Deadline {
   }
 
   bool is_never() const { return at_ == Clock::time_point::max(); }
-  bool passed() const { return !is_never() && Clock::now() >= at_; }
+  bool is_now() const { return at_ == Clock::time_point::min(); }
+  bool passed() const { return is_now() || (!is_never() && Clock::now() >= at_); }
   // Time left, zero when passed, Clock::duration::max() for never().
   Clock::duration left() const {
     if (is_never()) return Clock::duration::max();
+    if (is_now()) return Clock::duration::zero();
     const auto now = Clock::now();
     return now >= at_ ? Clock::duration::zero() : at_ - now;
   }

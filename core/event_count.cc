@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <climits>
 #include <thread>
 
@@ -39,13 +40,54 @@ std::uint32_t EventCount::prepare() {
   return key;
 }
 
-void EventCount::wait(std::uint32_t key, Deadline deadline) {
+EventCount::Woken EventCount::wait(std::uint32_t key, Deadline deadline) {
   const auto left = std::min<Deadline::Clock::duration>(deadline.left(), kSlice);
-  if (left <= left.zero()) return;
+  if (left <= left.zero()) return Woken::kTimedOut;
   const auto ns = std::chrono::duration_cast<std::chrono::nanoseconds>(left).count();
   const timespec timeout{static_cast<time_t>(ns / 1'000'000'000), static_cast<long>(ns % 1'000'000'000)};
-  // Woken, timed out, interrupted, or the word has moved on already: the caller loops in any case.
-  futex(&word_, FUTEX_WAIT, key, &timeout);
+  if (futex(&word_, FUTEX_WAIT, key, &timeout) == 0) {
+    run(1);
+    return Woken::kNotified;
+  }
+  if (errno == ETIMEDOUT) return Woken::kTimedOut;
+  return errno == EINTR ? Woken::kInterrupted : Woken::kChanged;
+}
+
+// Counts down, never below zero: not every wake was counted.
+void EventCount::run(std::int32_t woken) {
+  std::int32_t before = woken_.load(std::memory_order_relaxed);
+  while (before > 0) {
+    const std::int32_t after = std::max(before - woken, 0);
+    // SYNC POINT: before the caller's look at its condition; pairs with notify's fence, so that a
+    // notifier who still counts on this waiter has its change seen.
+    if (woken_.compare_exchange_weak(before, after, std::memory_order_seq_cst)) break;
+  }
+  full_fence();
+}
+
+void EventCount::notify(std::int64_t n) {
+  // SYNC POINT: between the caller's change and the loads below; pairs with prepare's and run's.
+  full_fence();
+  std::uint32_t word = word_.load(std::memory_order_relaxed);
+  if ((word & 1) == 0) return;
+  const std::int32_t running = std::max(woken_.load(std::memory_order_relaxed), 0);
+  if (running >= n) return;
+  const auto more = static_cast<std::int32_t>(std::min<std::int64_t>(n - running, INT_MAX / 2));
+  // word + 2 counts and keeps bit 0: whoever holds the old key does not fall asleep any more.
+  while (!word_.compare_exchange_weak(word, word + 2, std::memory_order_seq_cst)) {
+    if ((word & 1) == 0) return;  // another notifier has just woken all there were
+  }
+  // Before the wake, so that the woken find it to count down.
+  woken_.fetch_add(more, std::memory_order_relaxed);
+  const long found = futex(&word_, FUTEX_WAKE, static_cast<std::uint32_t>(more), nullptr);
+  if (found >= more) return;
+  run(more - static_cast<std::int32_t>(std::max(found, 0L)));
+  // Nobody else was asleep: later notifiers need no call. Whoever has prepared since and sleeps by now
+  // must not be left behind, though.
+  std::uint32_t expected = word + 2;
+  if (word_.compare_exchange_strong(expected, word + 3, std::memory_order_seq_cst)) {
+    futex(&word_, FUTEX_WAKE, INT_MAX, nullptr);
+  }
 }
 
 void EventCount::notify_all() {

@@ -85,6 +85,8 @@ std::atomic<std::uint64_t>* cache() {
   return word;
 }
 
+constinit const std::atomic<std::uint64_t> kUnknown{0};
+
 ProcessIdentity read_self() {
   const ProcStat stat = read_stat("/proc/self/stat");
   if (stat.read != ProcStat::Read::kOk) {
@@ -101,9 +103,12 @@ ProcessIdentity read_self() {
 
 }  // namespace
 
+constinit std::atomic<const std::atomic<std::uint64_t>*> ProcessIdentity::cached_{&kUnknown};
+
 ProcessIdentity ProcessIdentity::self() {
   std::atomic<std::uint64_t>* const cached = cache();
   if (cached != nullptr) {
+    cached_.store(cached, std::memory_order_relaxed);
     const std::uint64_t word = cached->load(std::memory_order_relaxed);
     if (word != 0) return unpack(word);
   }

@@ -2,6 +2,7 @@
 
 // Who a process is, in a way that survives pid reuse: pid + start time.
 
+#include <atomic>
 #include <cstdint>
 
 namespace gristmill {
@@ -15,6 +16,12 @@ struct ProcessIdentity {
   // std::runtime_error when /proc is not mounted, or is that of another pid namespace.
   static ProcessIdentity self();
 
+  // self().pack(), at the cost of one load where the kernel can tell a forked child.
+  static std::uint64_t self_packed() {
+    const std::uint64_t word = cached_.load(std::memory_order_relaxed)->load(std::memory_order_relaxed);
+    return word != 0 ? word : self().pack();
+  }
+
   // In one 64-bit word (22 bits of pid, 42 of start time), so that owning something in shared
   // memory is one atomic store or compare-exchange. Nobody packs to 0.
   std::uint64_t pack() const;
@@ -27,6 +34,10 @@ struct ProcessIdentity {
   bool proved_dead() const;
 
   bool operator==(const ProcessIdentity&) const = default;
+
+ private:
+  // A word that every fork's child finds zeroed, once self() has been called; a zero until then.
+  static std::atomic<const std::atomic<std::uint64_t>*> cached_;
 };
 
 // Equal in two processes exactly when they can judge each other's identity: the same pid namespace

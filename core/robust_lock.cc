@@ -1,67 +1,66 @@
 #include "core/robust_lock.h"
 
-#include <unistd.h>
+#include <sched.h>
 
-#include <cerrno>
-#include <ctime>
-#include <stdexcept>
-#include <string>
+#include <algorithm>
+#include <chrono>
 
 namespace gristmill {
 namespace {
 
-int lock_until(pthread_mutex_t* mutex, Deadline deadline) {
-  if (deadline.is_never()) return ::pthread_mutex_lock(mutex);
-#if defined(__SANITIZE_THREAD__)
-  // The thread sanitizer of GCC 12 does not know pthread_mutex_clocklock, and takes an owner's death
-  // told by pthread_mutex_timedlock for a lock that was not taken.
-  while (true) {
-    const int result = ::pthread_mutex_trylock(mutex);
-    if (result != EBUSY) return result;
-    if (deadline.passed()) return ETIMEDOUT;
-    ::usleep(50);
-  }
-#else
-  const std::chrono::nanoseconds since_boot = deadline.at().time_since_epoch();
-  const timespec at{static_cast<time_t>(since_boot.count() / 1'000'000'000),
-                    static_cast<long>(since_boot.count() % 1'000'000'000)};
-  return ::pthread_mutex_clocklock(mutex, CLOCK_MONOTONIC, &at);
-#endif
+// A holder that runs is done within the spins; one that was preempted needs the core.
+constexpr int kSpins = 30;
+constexpr int kYields = 4;
+// How late the holder's death, or a wake that was lost, is noticed at first.
+constexpr std::chrono::milliseconds kFirstSlice{1};
+
+Deadline sooner(Deadline deadline, std::chrono::milliseconds slice) {
+  return deadline.left() <= slice ? deadline : Deadline::in(slice);
 }
 
 }  // namespace
 
 void RobustLock::init() {
-  pthread_mutexattr_t attributes;
-  ::pthread_mutexattr_init(&attributes);
-  ::pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  ::pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  const int error = ::pthread_mutex_init(&mutex_, &attributes);
-  ::pthread_mutexattr_destroy(&attributes);
-  if (error != 0) {
-    throw std::runtime_error("cannot make a process-shared robust mutex: error " + std::to_string(error) +
-                             " of pthread_mutex_init (expected glibc on Linux)");
-  }
+  static_cast<void>(ProcessIdentity::self());  // throws where locks could not tell who is who
+  owner_.store(0, std::memory_order_relaxed);
   owner_deaths_.store(0, std::memory_order_relaxed);
 }
 
-RobustLock::Outcome RobustLock::lock(Deadline deadline) {
-  switch (lock_until(&mutex_, deadline)) {
-    case 0:
-      return Outcome::kLocked;
-    case EOWNERDEAD:
-      // Consistent at once: should the repairer die in its repair, the next holder is told again,
-      // whereas a mutex unlocked before it is consistent is lost for ever.
-      ::pthread_mutex_consistent(&mutex_);
+RobustLock::Outcome RobustLock::lock_slowly(Deadline deadline) {
+  const std::uint64_t self = ProcessIdentity::self_packed();
+  const auto take = [&](std::uint64_t from) {
+    return owner_.compare_exchange_strong(from, self, std::memory_order_acquire, std::memory_order_relaxed);
+  };
+  for (int i = 0; i < kSpins + kYields; ++i) {
+    if (owner_.load(std::memory_order_relaxed) == 0 && take(0)) return Outcome::kLocked;
+    if (i < kSpins) {
+      __builtin_ia32_pause();
+    } else {
+      ::sched_yield();
+    }
+  }
+  auto slice = kFirstSlice;
+  auto woken = EventCount::Woken::kChanged;
+  while (true) {
+    const std::uint32_t key = released_.prepare();
+    const std::uint64_t owner = owner_.load(std::memory_order_relaxed);
+    if (owner == 0) {
+      if (woken == EventCount::Woken::kTimedOut) released_.forget_woken();
+      if (take(0)) return Outcome::kLocked;
+      continue;
+    }
+    const ProcessIdentity holder = ProcessIdentity::unpack(owner);
+    if (holder.pid == 0) return Outcome::kBroken;
+    if (owner != self && holder.proved_dead() && take(owner)) {
       owner_deaths_.store(owner_deaths_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
       return Outcome::kOwnerDied;
-    case ETIMEDOUT:
-      return Outcome::kTimedOut;
-    default:
-      return Outcome::kBroken;
+    }
+    if (deadline.passed()) return Outcome::kTimedOut;
+    woken = released_.wait(key, sooner(deadline, slice));
+    if (woken == EventCount::Woken::kTimedOut) {
+      slice = std::min<std::chrono::milliseconds>(slice * 2, EventCount::kSlice);
+    }
   }
 }
-
-void RobustLock::unlock() { ::pthread_mutex_unlock(&mutex_); }
 
 }  // namespace gristmill

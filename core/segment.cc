@@ -27,7 +27,7 @@ namespace ipc = boost::interprocess;
 using Reason = SegmentError::Reason;
 
 constexpr std::uint64_t kMagic = 0x6C6C696D74736972ull;
-constexpr std::uint32_t kAbiVersion = 1;
+constexpr std::uint32_t kAbiVersion = 2;
 constexpr std::uint32_t kReady = 0x59444552u;
 // Reserved at once, so that a signal that interrupts the reservation costs only one piece.
 constexpr std::size_t kReservePiece = std::size_t{64} << 20;

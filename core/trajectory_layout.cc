@@ -91,7 +91,7 @@ QueueLayout QueueLayout::of(const FieldSpecs& spec, std::int64_t capacity) {
 }
 
 std::uint64_t QueueLayout::hash() {
-  const std::uint64_t facts[] = {1,  // raise it when the meaning of a word changes
+  const std::uint64_t facts[] = {2,  // raise it when the meaning of a word changes
                                  sizeof(QueueControl),
                                  sizeof(FieldRecord),
                                  sizeof(Lease),

@@ -91,6 +91,57 @@ TEST(EventCount, TwoProcessesHandATurnToAndFroWithoutLosingAWake) {
   EXPECT_TRUE(other.succeeds());
 }
 
+TEST(EventCount, NotifyWakesAsManyAsItIsToldTo) {
+  // Each sleeper takes one permit; permits come without a wake for the others, who sleep on.
+  struct Permits {
+    EventCount event;
+    std::atomic<int> left{0};
+    std::atomic<int> taken{0};
+  };
+  SharedWithChildren<Permits> permits;
+  std::vector<Forked> sleepers;
+  for (int i = 0; i < 6; ++i) {
+    sleepers.emplace_back([&] {
+      const auto take = [&] {
+        int left = permits->left.load();
+        while (left > 0 && !permits->left.compare_exchange_weak(left, left - 1)) {
+        }
+        return left > 0;
+      };
+      if (!permits->event.await(Deadline::in(20s), take)) return 1;
+      permits->taken.fetch_add(1);
+      return 0;
+    });
+  }
+  for (int round = 1; round <= 3; ++round) {
+    permits->left.store(2);
+    permits->event.notify(2);
+    ASSERT_TRUE(eventually([&] { return permits->taken.load() == 2 * round; }));
+  }
+  for (Forked& sleeper : sleepers) EXPECT_TRUE(sleeper.succeeds());
+}
+
+TEST(EventCount, OneWhoIsKilledAfterItWasWokenDelaysTheOthersBySlicesOnly) {
+  SharedWithChildren<Gate> gate;
+  Forked victim([&] {
+    gate->waiting.fetch_add(1);
+    gate->event.await(Deadline::never(), [] { return false; });
+    return 0;
+  });
+  ASSERT_TRUE(eventually([&] { return gate->waiting.load() == 1; }));
+  ASSERT_TRUE(victim.stop());
+  gate->event.notify(1);  // counts on a process that will never run again
+  victim.kill();
+  Forked sleeper([&] {
+    gate->waiting.fetch_add(1);
+    return gate->event.await(Deadline::in(20s), [&] { return gate->value.load() != 0; }) ? 0 : 1;
+  });
+  ASSERT_TRUE(eventually([&] { return gate->waiting.load() == 2; }));
+  gate->value.store(1);
+  gate->event.notify(1);
+  EXPECT_TRUE(sleeper.succeeds());
+}
+
 TEST(EventCount, AWaiterKilledInItsSleepHarmsNobody) {
   SharedWithChildren<Gate> gate;
   for (int i = 0; i < 20; ++i) {

@@ -128,12 +128,35 @@ TEST(RobustLock, AStoppedHolderIsWaitedForUntilTheDeadlineOnly) {
   EXPECT_EQ(guard.outcome(), Outcome::kLocked);
 }
 
-TEST(RobustLock, DamagedBytesAreBrokenOrTimedOutButNeverHeld) {
+TEST(RobustLock, DamagedBytesAreBrokenOrADeadHoldersButNeverWaitedFor) {
   SharedWithChildren<Guarded> guarded;
   guarded->lock.init();
-  std::memset(static_cast<void*>(&guarded->lock), 0xFF, sizeof(pthread_mutex_t));
-  RobustGuard guard(guarded->lock, Deadline::in(50ms));
-  EXPECT_FALSE(guard.held());
+  // Some pid that nobody has: as after a death, whoever is told so checks what the lock protects.
+  std::memset(static_cast<void*>(&guarded->lock), 0xFF, sizeof(std::uint64_t));
+  EXPECT_EQ(guarded->lock.lock(Deadline::in(10s)), Outcome::kOwnerDied);
+  guarded->lock.unlock();
+  const std::uint64_t nobody = std::uint64_t{1} << 60;
+  std::memcpy(static_cast<void*>(&guarded->lock), &nobody, sizeof nobody);
+  EXPECT_EQ(guarded->lock.lock(Deadline::in(10s)), Outcome::kBroken);
+}
+
+TEST(RobustLock, AWaiterKilledInItsSleepHarmsNobody) {
+  SharedWithChildren<Guarded> guarded;
+  guarded->lock.init();
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_EQ(guarded->lock.lock(Deadline::in(10s)), Outcome::kLocked);
+    guarded->phase.store(0);
+    Forked victim([&] {
+      guarded->phase.store(1);
+      return guarded->lock.lock(Deadline::in(20s)) == Outcome::kLocked ? 0 : 1;
+    });
+    ASSERT_TRUE(eventually([&] { return guarded->phase.load() == 1; }));
+    ::usleep(2000);  // most likely asleep by then; the outcome is the same if not
+    victim.kill();
+    guarded->lock.unlock();
+  }
+  RobustGuard guard(guarded->lock, Deadline::in(10s));
+  EXPECT_EQ(guard.outcome(), Outcome::kLocked);
 }
 
 }  // namespace
