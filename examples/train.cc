@@ -43,7 +43,8 @@ int main(int argc, char** argv) {
 
   try {
     const auto config = gristmill::load_config(argv[1], std::vector<std::string>(argv + 2, argv + argc));
-    gristmill::Launch launch(config, {.worker_command = gristmill::native_worker_command(), .resume_dir = {}});
+    gristmill::Launch launch(config,
+                             {.worker_command = gristmill::native_worker_command(), .resume_dir = {}});
     const gristmill::TrainResult result = gristmill::train(launch, {}, hooks);
 
     std::printf("%s after %.2f s: %lld frames at %.0f frames/s, mean return %.1f\n",

@@ -302,7 +302,8 @@ void Learner::backward(const BatchView& rows) {
   policy_.backward(output_gradient_.to(device_));
   if (!policy_.environment().discrete()) {
     const auto dims = policy_.environment().action_dims;
-    gradient_.narrow(0, gradient_.numel() - dims, dims).copy_(torch::from_blob(log_std_gradients_.data(), {dims}));
+    gradient_.narrow(0, gradient_.numel() - dims, dims)
+        .copy_(torch::from_blob(log_std_gradients_.data(), {dims}));
   }
 }
 

@@ -89,7 +89,7 @@ class Learner {
   std::vector<float> targets_, advantages_;                            // [m, T]
   std::vector<float> bootstrapped_values_;                             // [m, T+1]
   std::vector<float> log_std_, log_std_gradients_;                     // [action_dims]
-  torch::Tensor output_gradient_;                                     // [m * (T+1), A + 1]
+  torch::Tensor output_gradient_;                                      // [m * (T+1), A + 1]
 };
 
 }  // namespace gristmill

@@ -32,7 +32,9 @@ double LagHistogram::quantile(double q) const {
   return 0;
 }
 
-double LagHistogram::max() const { return counts_.empty() ? 0 : static_cast<double>(counts_.rbegin()->first); }
+double LagHistogram::max() const {
+  return counts_.empty() ? 0 : static_cast<double>(counts_.rbegin()->first);
+}
 
 double LagHistogram::mean() const {
   double sum = 0;

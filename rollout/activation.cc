@@ -82,17 +82,23 @@ void add_bias_and_activate(Activation activation, std::span<float> rows, std::sp
   const std::size_t width = bias.size();
   const std::size_t n = rows.size() / width;
   switch (activation) {
-    case Activation::kTanh: return tanh_rows(rows.data(), n, bias.data(), width);
-    case Activation::kRelu: return relu_rows(rows.data(), n, bias.data(), width);
-    case Activation::kElu: return elu_rows(rows.data(), n, bias.data(), width);
+    case Activation::kTanh:
+      return tanh_rows(rows.data(), n, bias.data(), width);
+    case Activation::kRelu:
+      return relu_rows(rows.data(), n, bias.data(), width);
+    case Activation::kElu:
+      return elu_rows(rows.data(), n, bias.data(), width);
   }
 }
 
 void multiply_by_derivative(Activation activation, std::span<const float> y, std::span<float> gradients) {
   switch (activation) {
-    case Activation::kTanh: return tanh_derivative(y.data(), gradients.data(), y.size());
-    case Activation::kRelu: return relu_derivative(y.data(), gradients.data(), y.size());
-    case Activation::kElu: return elu_derivative(y.data(), gradients.data(), y.size());
+    case Activation::kTanh:
+      return tanh_derivative(y.data(), gradients.data(), y.size());
+    case Activation::kRelu:
+      return relu_derivative(y.data(), gradients.data(), y.size());
+    case Activation::kElu:
+      return elu_derivative(y.data(), gradients.data(), y.size());
   }
 }
 

@@ -81,8 +81,7 @@ class VectorEnvironment {
 // Makes `count` copies of the native environment `id` (cartpole, template…), copy i seeded from
 // (seed, first_index + i). Throws std::invalid_argument naming the known ids.
 std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& id, std::int64_t count,
-                                                            std::uint64_t seed,
-                                                            std::int64_t first_index);
+                                                            std::uint64_t seed, std::int64_t first_index);
 bool is_native_environment(const std::string& id);
 std::vector<std::string> native_environment_ids();
 

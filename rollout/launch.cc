@@ -44,8 +44,8 @@ std::string default_run_name(const Config& config) {
 
 void make_private_directory(const fs::path& path) {
   if (::mkdir(path.c_str(), 0700) != 0) {
-    throw std::runtime_error("cannot make the run's directory " + path.string() + ": " + std::strerror(errno) +
-                             "; choose another with run.dir");
+    throw std::runtime_error("cannot make the run's directory " + path.string() + ": " +
+                             std::strerror(errno) + "; choose another with run.dir");
   }
 }
 
@@ -101,7 +101,8 @@ Launch::Launch(const ResolvedConfig& config, const LaunchOptions& options)
   if (earlier_launches_ > 0) {
     // Into 62 bits: a seed is a non-negative number.
     for_workers.seed = static_cast<std::int64_t>(stream_seed(static_cast<std::uint64_t>(config_.seed),
-                                                             static_cast<std::uint64_t>(earlier_launches_)) >> 2);
+                                                             static_cast<std::uint64_t>(earlier_launches_)) >>
+                                                 2);
   }
   board_->set_config(dump_config(for_workers));
   pool_ = std::make_unique<WorkerPool>(config_, options.worker_command, *board_);

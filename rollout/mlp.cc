@@ -12,7 +12,8 @@ std::span<const float> span_of(const torch::Tensor& tensor) {
   return {tensor.const_data_ptr<float>(), static_cast<std::size_t>(tensor.numel())};
 }
 
-torch::Tensor& sized(torch::Tensor& buffer, std::int64_t rows, std::int64_t width, const torch::Tensor& like) {
+torch::Tensor& sized(torch::Tensor& buffer, std::int64_t rows, std::int64_t width,
+                     const torch::Tensor& like) {
   if (!buffer.defined()) buffer = torch::empty({0}, like.options());
   return const_cast<torch::Tensor&>(buffer.resize_({rows, width}));  // resize_ gives itself back as const
 }
@@ -22,18 +23,30 @@ void add_bias_and_activate(Activation activation, torch::Tensor& rows, const tor
   if (rows.is_cpu()) return add_bias_and_activate(activation, span_of(rows), span_of(bias));
   rows.add_(bias);
   switch (activation) {
-    case Activation::kTanh: rows.tanh_(); return;
-    case Activation::kRelu: rows.relu_(); return;
-    case Activation::kElu: at::elu_(rows); return;
+    case Activation::kTanh:
+      rows.tanh_();
+      return;
+    case Activation::kRelu:
+      rows.relu_();
+      return;
+    case Activation::kElu:
+      at::elu_(rows);
+      return;
   }
 }
 
 void multiply_by_derivative(Activation activation, const torch::Tensor& y, torch::Tensor& gradient) {
   if (y.is_cpu()) return multiply_by_derivative(activation, span_of(y), span_of(gradient));
   switch (activation) {
-    case Activation::kTanh: gradient.mul_(1 - y * y); return;
-    case Activation::kRelu: gradient.mul_(y > 0); return;
-    case Activation::kElu: gradient.mul_(at::where(y > 0, at::ones_like(y), y + 1)); return;
+    case Activation::kTanh:
+      gradient.mul_(1 - y * y);
+      return;
+    case Activation::kRelu:
+      gradient.mul_(y > 0);
+      return;
+    case Activation::kElu:
+      gradient.mul_(at::where(y > 0, at::ones_like(y), y + 1));
+      return;
   }
 }
 

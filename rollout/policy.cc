@@ -76,7 +76,8 @@ void Policy::bind(const torch::Tensor& flat, const torch::Tensor& gradient) {
   }
   std::int64_t offset = 0;
   const auto linear = [&](std::int64_t out, std::int64_t in) {
-    const auto take = [&](const torch::Tensor& buffer, std::int64_t at, const std::vector<std::int64_t>& shape) {
+    const auto take = [&](const torch::Tensor& buffer, std::int64_t at,
+                          const std::vector<std::int64_t>& shape) {
       std::int64_t count = 1;
       for (const std::int64_t extent : shape) count *= extent;
       return buffer.defined() ? buffer.narrow(0, at, count).view(shape) : torch::Tensor();
@@ -130,7 +131,8 @@ PolicyOutput Policy::forward(const torch::Tensor& observations) {
 
 void Policy::backward(const torch::Tensor& output_gradient) {
   const c10::InferenceMode inference;
-  const auto head = [&](Linear& linear, Mlp& trunk, const torch::Tensor& hidden, const torch::Tensor& gradient) {
+  const auto head = [&](Linear& linear, Mlp& trunk, const torch::Tensor& hidden,
+                        const torch::Tensor& gradient) {
     linear.backward(hidden, gradient);
     at::mm_out(hidden_gradient_, gradient, linear.weight);
     trunk.backward(hidden_gradient_);

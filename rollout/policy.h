@@ -62,9 +62,9 @@ class Policy {
   Mlp trunk_, critic_trunk_;
   Linear actor_, critic_;
   torch::Tensor log_std_;
-  torch::Tensor hidden_, critic_hidden_;         // the heads' inputs at the last forward()
-  torch::Tensor actor_output_, critic_output_;   // what it returned
-  torch::Tensor hidden_gradient_;                // kept between calls
+  torch::Tensor hidden_, critic_hidden_;        // the heads' inputs at the last forward()
+  torch::Tensor actor_output_, critic_output_;  // what it returned
+  torch::Tensor hidden_gradient_;               // kept between calls
 };
 
 }  // namespace gristmill

@@ -12,7 +12,8 @@ std::size_t bytes_of_step(const FieldSpec& spec) {
 
 }  // namespace
 
-TrajectoryBuffer::TrajectoryBuffer(const EnvironmentSpec& environment, std::int64_t count, std::int64_t unroll)
+TrajectoryBuffer::TrajectoryBuffer(const EnvironmentSpec& environment, std::int64_t count,
+                                   std::int64_t unroll)
     : specs_(trajectory_fields(environment, unroll)), count_(count), unroll_(unroll) {
   for (std::size_t f = 0; f < specs_.size(); ++f) {
     step_bytes_[f] = bytes_of_step(specs_[f]);

@@ -1,6 +1,7 @@
 #pragma once
 
-// exp and log that compilers vectorise, and what hot loops are marked with. Internal to rollout/ and learner/.
+// exp and log that compilers vectorise, and what hot loops are marked with. Internal to rollout/ and
+// learner/.
 // __builtin_bit_cast and not std::bit_cast: under -march=native a function of the library cannot be inlined
 // into a version for another instruction set, and nothing would vectorise.
 // Files that include this are compiled with -fopenmp-simd -fno-math-errno -fno-trapping-math.
@@ -26,7 +27,8 @@ GRISTMILL_INLINE float vector_exp(float x) {
   x = x > 88.37f ? 88.37f : x;
   x = x < -87.33f ? -87.33f : x;
   const float shifted = x * 1.44269504088896341f + kRound;
-  const std::uint32_t n = __builtin_bit_cast(std::uint32_t, shifted) - __builtin_bit_cast(std::uint32_t, kRound);
+  const std::uint32_t n =
+      __builtin_bit_cast(std::uint32_t, shifted) - __builtin_bit_cast(std::uint32_t, kRound);
   const float whole = shifted - kRound;
   const float r = (x - whole * 0.693359375f) + whole * 2.12194440e-4f;
   float y = 1.9875691500e-4f;

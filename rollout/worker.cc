@@ -180,7 +180,9 @@ class RolloutWorker {
   }
 
   // Actions and log-probabilities at step T belong to the next trajectories: a spare row each.
-  Rows actions_at(std::int64_t t) { return t < unroll_ ? buffer_.at(kActions, t) : spare(next_actions_, action_bytes()); }
+  Rows actions_at(std::int64_t t) {
+    return t < unroll_ ? buffer_.at(kActions, t) : spare(next_actions_, action_bytes());
+  }
   Rows log_probs_at(std::int64_t t) {
     return t < unroll_ ? buffer_.at(kLogProbs, t) : spare(next_log_probs_, sizeof(float));
   }
@@ -315,9 +317,9 @@ void work(RunBoard& board, int index, const EnvironmentFactory& make_environment
   const Config config = parse_config(board.config(), "the run's configuration", {}).config;
   at::set_num_threads(1);
   // A restarted worker plays other episodes than the one that died.
-  const std::uint64_t seed = stream_seed(stream_seed(static_cast<std::uint64_t>(config.seed),
-                                                     static_cast<std::uint64_t>(row.incarnation())),
-                                         static_cast<std::uint64_t>(index) + 1);
+  const std::uint64_t seed = stream_seed(
+      stream_seed(static_cast<std::uint64_t>(config.seed), static_cast<std::uint64_t>(row.incarnation())),
+      static_cast<std::uint64_t>(index) + 1);
   const auto environments = make_or_give_up(make_environments, config, seed);
   row.set_description(environments->spec().to_json());
   row.set_phase(Phase::kDescribed);

@@ -25,9 +25,11 @@ int main(int argc, char** argv) {
     return 2;
   }
   try {
-    return gristmill::run_worker(board, index, [](const gristmill::Config& config, std::uint64_t seed, std::int64_t first) {
-      return gristmill::make_native_environments(config.env.id, config.workers.envs_per_worker, seed, first);
-    });
+    return gristmill::run_worker(board, index,
+                                 [](const gristmill::Config& config, std::uint64_t seed, std::int64_t first) {
+                                   return gristmill::make_native_environments(
+                                       config.env.id, config.workers.envs_per_worker, seed, first);
+                                 });
   } catch (const std::exception& error) {
     std::cerr << "gristmill-worker " << index << ": " << error.what() << '\n';
     return 1;

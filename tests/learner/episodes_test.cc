@@ -9,7 +9,8 @@
 namespace gristmill {
 namespace {
 
-void end_episode(MadeUpBatch& batch, std::int64_t row, std::int64_t t, float episode_return, std::int32_t length) {
+void end_episode(MadeUpBatch& batch, std::int64_t row, std::int64_t t, float episode_return,
+                 std::int32_t length) {
   const auto i = row * batch.view().unroll + t;
   batch.data<float>(kEpisodeReturns)[i] = episode_return;
   batch.data<std::int32_t>(kEpisodeLengths)[i] = length;

@@ -33,7 +33,8 @@ void act(MadeUpBatch& batch, Learner& learner, Actor& actor) {
               {.actions = {batch.data<std::byte>(kActions) + row * steps * action_bytes, action_bytes},
                .log_probs = {batch.data<std::byte>(kLogProbs) + row * steps * 4, 4},
                .values = {batch.data<std::byte>(kValues) + row * (steps + 1) * 4, 4}});
-    actor.values({observations + steps * 4, 4}, 1, {batch.data<std::byte>(kValues) + (row * (steps + 1) + steps) * 4, 4});
+    actor.values({observations + steps * 4, 4}, 1,
+                 {batch.data<std::byte>(kValues) + (row * (steps + 1) + steps) * 4, 4});
   }
 }
 

@@ -53,7 +53,8 @@ TEST(ActivationTest, DerivativesAreTheSlopesOfTheActivations) {
                             static_cast<double>(activated(activation, static_cast<float>(x - step)))) /
                            (2 * step);
       std::vector<float> gradient{3};
-      multiply_by_derivative(activation, std::vector<float>{activated(activation, static_cast<float>(x))}, gradient);
+      multiply_by_derivative(activation, std::vector<float>{activated(activation, static_cast<float>(x))},
+                             gradient);
       EXPECT_NEAR(gradient[0], 3 * slope, 1e-3) << x;
     }
   }

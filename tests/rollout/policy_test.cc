@@ -41,7 +41,8 @@ std::vector<std::string> names(const FieldSpecs& layout) {
 }
 
 // One layer in double precision, straight from its definition.
-std::vector<double> layer(const float*& flat, const std::vector<double>& in, std::size_t out, const float* bias) {
+std::vector<double> layer(const float*& flat, const std::vector<double>& in, std::size_t out,
+                          const float* bias) {
   std::vector<double> result(out);
   for (std::size_t o = 0; o < out; ++o) {
     result[o] = bias[o];
@@ -58,8 +59,8 @@ std::vector<double> tanh_of(std::vector<double> values) {
 TEST(PolicyTest, NamesEveryParameterOfASharedTrunkWithTheHeadsLast) {
   const Policy policy(small(true), discrete_spec());
   EXPECT_THAT(names(policy.layout()),
-              testing::ElementsAre("trunk.0.weight", "trunk.0.bias", "trunk.1.weight", "trunk.1.bias", "actor.weight",
-                                   "critic.weight", "actor.bias", "critic.bias"));
+              testing::ElementsAre("trunk.0.weight", "trunk.0.bias", "trunk.1.weight", "trunk.1.bias",
+                                   "actor.weight", "critic.weight", "actor.bias", "critic.bias"));
   EXPECT_EQ(policy.parameter_count(), 5 * 3 + 5 + 4 * 5 + 4 + 2 * 4 + 4 + 2 + 1);
 }
 
@@ -68,8 +69,8 @@ TEST(PolicyTest, GivesTheCriticATrunkOfItsOwnWhenNotShared) {
   EXPECT_THAT(names(policy.layout()),
               testing::ElementsAre("actor_trunk.0.weight", "actor_trunk.0.bias", "actor_trunk.1.weight",
                                    "actor_trunk.1.bias", "critic_trunk.0.weight", "critic_trunk.0.bias",
-                                   "critic_trunk.1.weight", "critic_trunk.1.bias", "actor.weight", "critic.weight",
-                                   "actor.bias", "critic.bias", "actor.log_std"));
+                                   "critic_trunk.1.weight", "critic_trunk.1.bias", "actor.weight",
+                                   "critic.weight", "actor.bias", "critic.bias", "actor.log_std"));
 }
 
 TEST(PolicyTest, StartsFromOrthogonalWeightsAndZeroBiases) {
@@ -87,7 +88,9 @@ TEST(PolicyTest, StartsFromOrthogonalWeightsAndZeroBiases) {
     }
     const bool wide = part.size(0) <= part.size(1);
     const torch::Tensor gram = wide ? part.mm(part.t()) : part.t().mm(part);
-    const double gain = field.name == "actor.weight" ? 0.01 : field.name == "critic.weight" ? 1.0 : std::sqrt(2.0);
+    const double gain = field.name == "actor.weight"    ? 0.01
+                        : field.name == "critic.weight" ? 1.0
+                                                        : std::sqrt(2.0);
     const torch::Tensor expected = torch::eye(gram.size(0)) * gain * gain;
     EXPECT_LT((gram - expected).abs().max().item<float>(), 1e-4) << field.name;
   }
@@ -129,7 +132,9 @@ TEST(PolicyTest, BackwardWritesTheGradientThatFiniteDifferencesFind) {
       const torch::Tensor weights = torch::randn({6, 3});  // loss = sum weights * [logits, value]
       const auto loss = [&] {
         const PolicyOutput out = policy.forward(observations);
-        return (torch::cat({out.action_parameters, out.values.unsqueeze(1)}, 1) * weights).sum().item<double>();
+        return (torch::cat({out.action_parameters, out.values.unsqueeze(1)}, 1) * weights)
+            .sum()
+            .item<double>();
       };
       loss();
       policy.backward(weights);
@@ -174,7 +179,9 @@ struct Acted {
         log_probs(static_cast<std::size_t>(count)),
         values(static_cast<std::size_t>(count)) {}
   ActRows discrete() { return {bytes(actions, 1), bytes(log_probs, 1), bytes(values, 1)}; }
-  ActRows continuous(std::size_t width) { return {bytes(floats, width), bytes(log_probs, 1), bytes(values, 1)}; }
+  ActRows continuous(std::size_t width) {
+    return {bytes(floats, width), bytes(log_probs, 1), bytes(values, 1)};
+  }
   template <class T>
   static Rows bytes(std::vector<T>& data, std::size_t width) {
     return {reinterpret_cast<std::byte*>(data.data()), static_cast<std::ptrdiff_t>(sizeof(T) * width)};
@@ -200,7 +207,8 @@ TEST(ActorTest, SamplesActionsAsOftenAsTheirProbabilitiesSayAndReportsThose) {
   std::vector<int> counts(3);
   for (std::size_t i = 0; i < kCount; ++i) {
     ++counts[static_cast<std::size_t>(out.actions[i])];
-    const double expected = std::log(std::vector{0.125, 0.25, 0.625}[static_cast<std::size_t>(out.actions[i])]);
+    const double expected =
+        std::log(std::vector{0.125, 0.25, 0.625}[static_cast<std::size_t>(out.actions[i])]);
     ASSERT_NEAR(out.log_probs[i], expected, 1e-5);
   }
   EXPECT_NEAR(counts[0] / 20000.0, 0.125, 0.012);
@@ -251,7 +259,8 @@ TEST(ActorTest, ObservationsMayLieStridedInsideATrajectoryBuffer) {
   policy.bind(policy.initial_parameters(2));
   std::vector<float> wide(4 * 7), tight(4 * 3);
   for (std::size_t i = 0; i < 4; ++i) {
-    for (std::size_t k = 0; k < 3; ++k) wide[i * 7 + k] = tight[i * 3 + k] = static_cast<float>(i) - static_cast<float>(k);
+    for (std::size_t k = 0; k < 3; ++k)
+      wide[i * 7 + k] = tight[i * 3 + k] = static_cast<float>(i) - static_cast<float>(k);
   }
   Acted from_wide(4), from_tight(4);
   Actor(policy, 9).act(Acted::bytes(wide, 7), 4, from_wide.discrete());
