@@ -68,7 +68,11 @@ RandomWords random_words(const std::string& text) {
 class Training {
  public:
   Training(Launch& launch, const TrainHooks& hooks)
-      : config_(launch.config()), launch_(launch), board_(launch.board()), pool_(launch.pool()), hooks_(hooks) {
+      : config_(launch.config()),
+        launch_(launch),
+        board_(launch.board()),
+        pool_(launch.pool()),
+        hooks_(hooks) {
     at::set_num_threads(static_cast<int>(config_.learner.threads));
   }
   ~Training() { pool_.stop(kStopGrace); }
@@ -100,13 +104,13 @@ class Training {
     if (interrupted_) return false;
     const EnvironmentSpec environment = EnvironmentSpec::from_json(environment_json_);
     queue_ = TrajectoryQueue::create(queue_name(board_.name()),
-                                     trajectory_fields(environment, config_.workers.unroll), config_.queue.capacity);
+                                     trajectory_fields(environment, config_.workers.unroll),
+                                     config_.queue.capacity);
     pool_.watch_queue(queue_.get());
     learner_ = std::make_unique<Learner>(config_, environment);
-    box_ = Box::create(box_name(board_.name()),
-                       {{.name = "parameters",
-                         .dtype = DType::kFloat32,
-                         .shape = {learner_->policy().parameter_count()}}});
+    box_ = Box::create(
+        box_name(board_.name()),
+        {{.name = "parameters", .dtype = DType::kFloat32, .shape = {learner_->policy().parameter_count()}}});
     if (!resume_from.empty()) restore(load_checkpoint(resume_from));
     next_log_ = after(Clock::now(), config_.log.interval_s);
     next_checkpoint_ = after(Clock::now(), config_.checkpoint.interval_s);
@@ -133,7 +137,9 @@ class Training {
     const auto begin = Clock::now();
     auto got = queue_->get_many(config_.learner.batch_trajectories, Deadline::in(kPollSlice));
     interval_.add_wait(Clock::now() - begin);
-    if (got.outcome == TrajectoryQueue::Outcome::kBroken) fail("the trajectory queue's shared memory is damaged");
+    if (got.outcome == TrajectoryQueue::Outcome::kBroken) {
+      fail("the trajectory queue's shared memory is damaged");
+    }
     return std::move(got.batch);
   }
 
@@ -175,10 +181,12 @@ class Training {
     if (!stats.not_finite.empty()) {
       parameters_are_good_ = false;
       fail("learning went wrong: " + stats.not_finite + " (update " + std::to_string(updates_) +
-           "). No checkpoint was written of it; try a smaller learner.learning_rate, or learner.max_grad_norm");
+           "). No checkpoint was written of it; try a smaller learner.learning_rate, or "
+           "learner.max_grad_norm");
       return;
     }
-    interval_.add_update({.loss = stats.loss, .grad_norm = stats.grad_norm, .learning_rate = stats.learning_rate});
+    interval_.add_update(
+        {.loss = stats.loss, .grad_norm = stats.grad_norm, .learning_rate = stats.learning_rate});
   }
 
   // A box whose slots are all pinned skips a version: workers go on with the one before.
@@ -186,7 +194,9 @@ class Training {
     if (!result_.error.empty()) return;
     const auto* parameters = reinterpret_cast<const std::byte*>(learner_->parameters().data());
     const auto published = box_->publish({&parameters, 1}, Deadline::in(kStopGrace));
-    if (published.outcome == Box::PublishOutcome::kBroken) fail("the parameter box's shared memory is damaged");
+    if (published.outcome == Box::PublishOutcome::kBroken) {
+      fail("the parameter box's shared memory is damaged");
+    }
   }
 
   void look_after_the_run() {
@@ -194,9 +204,10 @@ class Training {
     const auto now = Clock::now();
     if (now - last_batch_ > kSilence && !silent_) {
       silent_ = true;
-      say("no batch for " + std::to_string(kSilence.count()) + " s: " + std::to_string(pool_.alive()) + " of " +
-          std::to_string(config_.workers.count) + " workers are alive, " + std::to_string(queue_->size()) + " of " +
-          std::to_string(config_.learner.batch_trajectories) + " trajectories are there");
+      say("no batch for " + std::to_string(kSilence.count()) + " s: " + std::to_string(pool_.alive()) +
+          " of " + std::to_string(config_.workers.count) + " workers are alive, " +
+          std::to_string(queue_->size()) + " of " + std::to_string(config_.learner.batch_trajectories) +
+          " trajectories are there");
     }
     if (now >= next_log_) {
       log();
@@ -230,6 +241,7 @@ class Training {
   TrainResult finish() {
     queue_->close();
     pool_.stop(kStopGrace);
+    look_after_workers();  // what they met at the end counts too
     if (parameters_are_good_) checkpoint();
     log();
     using End = TrainResult::End;
@@ -240,7 +252,8 @@ class Training {
     result_.wall_s = seconds_since(begin_);
     result_.frames = frames_;
     if (last_step_ > first_step_) {
-      result_.fps = static_cast<double>(launch_frames_) / (static_cast<double>(last_step_ - first_step_) * 1e-9);
+      result_.fps =
+          static_cast<double>(launch_frames_) / (static_cast<double>(last_step_ - first_step_) * 1e-9);
     }
     result_.mean_return = episodes_.mean_return();
     result_.mean_length = episodes_.mean_length();
@@ -284,7 +297,9 @@ class Training {
   }
 
   CheckpointState state() const {
-    const auto copy = [](std::span<const float> values) { return std::vector<float>(values.begin(), values.end()); };
+    const auto copy = [](std::span<const float> values) {
+      return std::vector<float>(values.begin(), values.end());
+    };
     CheckpointState state;
     state.layout = learner_->policy().layout();
     state.parameters = copy(learner_->parameters());
@@ -307,7 +322,8 @@ class Training {
 
   void restore(const CheckpointState& state) {
     if (state.layout != learner_->policy().layout()) {
-      throw std::runtime_error("the checkpoint's policy is not this configuration's: their parameters differ");
+      throw std::runtime_error(
+          "the checkpoint's policy is not this configuration's: their parameters differ");
     }
     learner_->restore(state.parameters, state.first_moment, state.second_moment, state.optimizer_steps);
     learner_->restore_random_state(random_words(state.random_states.at("minibatches")));
@@ -328,7 +344,8 @@ class Training {
       const std::uint64_t first = row.get(Counter::kFirstStepNs);
       if (first != 0 && (first_step_ == 0 || first < first_step_)) {
         first_step_ = first;
-        const auto since = static_cast<double>(Clock::now().time_since_epoch().count()) - static_cast<double>(first);
+        const auto since =
+            static_cast<double>(Clock::now().time_since_epoch().count()) - static_cast<double>(first);
         result_.launch_to_first_step_s = process_age_s() - since * 1e-9;
       }
       last_step_ = std::max(last_step_, row.get(Counter::kLastStepNs));

@@ -49,6 +49,10 @@ std::string grouped(std::uint64_t number) {
   return text;
 }
 
+std::string after_frames(const RunBoard::Row& row) {
+  return " after " + grouped(row.get(Counter::kFrames)) + " frames";
+}
+
 // The supervisor thread's view of one worker.
 struct Worker {
   ChildProcess process;
@@ -61,6 +65,7 @@ struct Worker {
   std::deque<Clock::time_point> deaths;  // within the restart window
   std::deque<std::string> accounts;      // how it ended, the last few times
   int failures_before_running = 0;       // in a row
+  bool fatal_told = false;
 };
 
 }  // namespace
@@ -78,6 +83,8 @@ struct WorkerPool::Impl {
   void ended(int index, pid_t pid, int status);
   bool as_told(const RunBoard::Row& row, int status) const;
   void judge(int index, pid_t pid, const std::string& how, Phase phase);
+  void give_up_if_fatal(int index, pid_t pid);
+  std::string failure_of(const RunBoard::Row& row, const std::string& exit) const;
   void check_progress();
   void hung(int index, const std::string& what);
   void shut_down();
@@ -240,13 +247,12 @@ void WorkerPool::Impl::ended(int index, pid_t pid, int status) {
   if (as_told(row, status)) return;
 
   const Phase phase = row.phase();
-  const std::string after = " after " + grouped(row.get(Counter::kFrames)) + " frames";
+  const std::string after = after_frames(row);
   std::string how = describe_exit(status);
   if (!worker.killed_for.empty()) {
     how = "was ended" + after + " because it " + worker.killed_for;
   } else if (phase == Phase::kFailed || phase == Phase::kFatal) {
-    const std::string error = row.error();
-    how = "failed" + after + ": " + (error.empty() ? "it left no error text, and " + how : error);
+    how = failure_of(row, how);
   } else {
     how += after;
     if (status == 0) how += " although nobody had told it to stop";
@@ -257,6 +263,22 @@ void WorkerPool::Impl::ended(int index, pid_t pid, int status) {
     ++worker.failures_before_running;
   }
   judge(index, pid, how, phase);
+}
+
+// What a worker said of its failure; of one that said nothing, how it ended.
+std::string WorkerPool::Impl::failure_of(const RunBoard::Row& row, const std::string& exit) const {
+  const std::string error = row.error();
+  return "failed" + after_frames(row) + ": " + (error.empty() ? "it left no error text, and " + exit : error);
+}
+
+// As soon as a worker says it: its process may take a while to end, and what it met must not be lost
+// when the run ends meanwhile.
+void WorkerPool::Impl::give_up_if_fatal(int index, pid_t pid) {
+  const RunBoard::Row row = board.row(index);
+  if (given_up || row.phase() != Phase::kFatal) return;
+  workers[static_cast<std::size_t>(index)].fatal_told = true;
+  give_up(index, pid,
+          who(index, pid) + " " + failure_of(row, "is ending") + "\nA restart would only repeat it.");
 }
 
 // What becomes of a worker that ended: restarted later, or the end of the run.
@@ -273,16 +295,14 @@ void WorkerPool::Impl::judge(int index, pid_t pid, const std::string& how, Phase
   worker.accounts.push_back(account);
   if (worker.accounts.size() > kAccounts) worker.accounts.pop_front();
 
+  give_up_if_fatal(index, pid);
   if (given_up || stopping || board.stop_requested()) {
-    tell(kind, index, pid, account);
+    if (!worker.fatal_told) tell(kind, index, pid, account);
     return;
   }
   const bool first_start = worker.incarnation == 0 && !row.reached(Phase::kDescribed);
-  if (phase == Phase::kFatal) {
-    tell(kind, index, pid, account);
-    give_up(index, pid, account + "\nA restart would only repeat it.");
-  } else if (phase == Phase::kFailed && !row.reached(Phase::kRunning) &&
-             (first_start || worker.failures_before_running >= 2)) {
+  if (phase == Phase::kFailed && !row.reached(Phase::kRunning) &&
+      (first_start || worker.failures_before_running >= 2)) {
     tell(kind, index, pid, account);
     give_up(index, pid,
             account + "\nIt never got as far as stepping its environments" +
@@ -323,6 +343,7 @@ void WorkerPool::Impl::check_progress() {
     if (!worker.process.running() || worker.killed) continue;
     const RunBoard::Row row = board.row(i);
     const Phase phase = row.phase();
+    give_up_if_fatal(i, worker.process.pid());
     if (phase != worker.phase) {
       worker.phase = phase;
       worker.phase_since = now;
@@ -388,8 +409,13 @@ void WorkerPool::Impl::shut_down() {
   for (int i = 0; i < static_cast<int>(workers.size()); ++i) {
     Worker& worker = workers[static_cast<std::size_t>(i)];
     if (!worker.process.running()) continue;
-    worker.killed_for = "did not stop within " + in_seconds(static_cast<double>(grace_ms) / 1000) +
-                        " of being told; " + describe_activity(worker.process.pid());
+    // A failed worker that does not end keeps its error as the account of its death.
+    const Phase phase = board.row(i).phase();
+    worker.killed = true;
+    if (phase != Phase::kFailed && phase != Phase::kFatal) {
+      worker.killed_for = "did not stop within " + in_seconds(static_cast<double>(grace_ms) / 1000) +
+                          " of being told; " + describe_activity(worker.process.pid());
+    }
     worker.process.kill();
   }
   while (count_running() > 0) {

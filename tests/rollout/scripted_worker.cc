@@ -112,6 +112,10 @@ int run(const std::string& behaviour, const std::string& board_name, int index) 
     ::signal(SIGSEGV, SIG_DFL);  // sanitizers turn it into an exit status otherwise
     ::raise(SIGSEGV);
   }
+  if (behaviour == "fatal-and-stay") {
+    fail(row, Phase::kFatal, "reward is NaN at step 7");
+    sleep_for_ever();
+  }
   if (behaviour == "fatal") return fail(row, Phase::kFatal, "reward is NaN at step 7");
   if (behaviour == "fail-once" && first)
     return fail(row, Phase::kFailed, "Traceback …\nValueError: at step 90000");

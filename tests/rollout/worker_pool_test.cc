@@ -221,6 +221,23 @@ TEST_F(WorkerPoolTest, AFatalErrorEndsTheRestartsAtOnce) {
   EXPECT_THAT(pool_->failure(), HasSubstr("reward is NaN at step 7"));
 }
 
+TEST_F(WorkerPoolTest, AFatalErrorIsToldBeforeItsProcessHasEnded) {
+  config_.workers.count = 1;
+  config_.workers.hang_timeout_s = 3600;
+  start(scripted("fatal-and-stay"));
+  ASSERT_TRUE(gives_up());
+  EXPECT_EQ(pool_->alive(), 1);
+  EXPECT_THAT(pool_->failure(), HasSubstr("failed after 93 512 frames: reward is NaN at step 7"));
+}
+
+TEST_F(WorkerPoolTest, AFatalErrorCountsThoughTheRunEndsMeanwhile) {
+  config_.workers.count = 1;
+  start(scripted("fatal-and-stay"));
+  ASSERT_TRUE(eventually([&] { return board_->row(0).phase() == Phase::kFatal; }));
+  pool_->stop(0ms);
+  EXPECT_THAT(pool_->failure(), HasSubstr("reward is NaN at step 7"));
+}
+
 TEST_F(WorkerPoolTest, AnErrorWhileRunningIsToldWithItsTextAndTheWorkerRestarted) {
   start(scripted("fail-once"));
   ASSERT_TRUE(see(Kind::kRestarted));
