@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import sys
 
-from gristmill.console import exit_code_of
+from gristmill.console import exit_code_of, interruptible
 
 
 def main() -> None:
     """Entry point of the console script."""
-    code = exit_code_of(lambda: _run(sys.argv[1:]))
-    _flush()
+    with interruptible:
+        code = exit_code_of(lambda: _run(sys.argv[1:]))
+        interruptible.hold()
+        _flush()
     sys.exit(code)
 
 

@@ -10,9 +10,10 @@ from gristmill.console import (
     FAILED,
     INTERRUPTED,
     OK,
-    Interruptible,
+    TERMINATED,
     TerminatedError,
     failed,
+    interruptible,
     styled,
 )
 from gristmill.progress import Progress, progress_for
@@ -40,27 +41,27 @@ def _show(run: Run, as_json: bool) -> int:
     """With as_json, stdout's last line is one JSON object whatever happens, and people read stderr."""
     progress = progress_for(sys.stderr if as_json else sys.stdout)
     try:
-        with Interruptible():
-            result, raised = run(progress)
+        result, raised = run(progress)
     except _core.ConfigError as error:
         if as_json:
             _print_json({"error": str(error)})
         return failed(str(error), BAD_INPUT)
     except KeyboardInterrupt:
         if as_json:
-            _print_json({"end": "interrupted", "error": "interrupted before the run had started"})
+            _print_json({"end": "interrupted", "error": "interrupted before the run had a result"})
         raise
     except (OSError, RuntimeError) as error:
         if as_json:
             _print_json({"error": str(error)})
         return failed(str(error), FAILED)
+    interruptible.hold()
     if raised is not None and not isinstance(raised, KeyboardInterrupt):
         raise raised
     _tell(result, progress)
     if as_json:
         _print_json(result.to_dict())
     if isinstance(raised, TerminatedError):
-        return 143
+        return TERMINATED
     if raised is not None:
         return INTERRUPTED
     return FAILED if result.end == "failed" else OK

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -9,12 +10,13 @@ import sys
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any, TextIO
+    from typing import TextIO
 
 OK = 0
 FAILED = 1
 BAD_INPUT = 2
 INTERRUPTED = 130
+TERMINATED = 143
 
 
 class TerminatedError(KeyboardInterrupt):
@@ -23,17 +25,12 @@ class TerminatedError(KeyboardInterrupt):
 
 def exit_code_of(command: Callable[[], int]) -> int:
     """Runs a command; errors that a user can mend become one line on stderr, without a traceback."""
-    # ConfigError and SegmentError come from the compiled module, the others may come without it.
-    from gristmill import _core
-
     try:
         return command()
     except SystemExit as ended:
         return ended.code if isinstance(ended.code, int) else OK if ended.code is None else FAILED
-    except _core.ConfigError as error:
-        return failed(str(error), BAD_INPUT)
     except TerminatedError:
-        return 128 + signal.SIGTERM
+        return TERMINATED
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -42,6 +39,12 @@ def exit_code_of(command: Callable[[], int]) -> int:
         if os.environ.get("GRISTMILL_TRACEBACK"):
             raise
         return failed(str(error), FAILED)
+    except ValueError as error:
+        from gristmill._core import ConfigError
+
+        if not isinstance(error, ConfigError):
+            raise
+        return failed(str(error), BAD_INPUT)
 
 
 def failed(text: str, code: int) -> int:
@@ -57,22 +60,32 @@ def styled(text: str, style: str, stream: TextIO) -> str:
 
 
 class Interruptible:
-    """While it is entered, the first Ctrl-C or SIGTERM raises; later ones are told that the end is on its
-    way: it is bounded, and cutting it short would cost the checkpoint. Main thread only."""
+    """The first Ctrl-C or SIGTERM raises; later ones are told that the end is on its way: it is bounded, and
+    cutting it short would cost the checkpoint. Main thread only; entered for the whole life of a command."""
 
-    def __enter__(self) -> None:
-        self._stopping = False
-        self._former: dict[int, Any] = {
-            number: signal.signal(number, self._handle) for number in (signal.SIGINT, signal.SIGTERM)
-        }
+    def __enter__(self) -> Interruptible:
+        self._raises, self._interrupted = True, False
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, self._handle)
+        return self
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._former.items():
-            signal.signal(number, handler)
+        # Only Python's own end is left. Whoever interrupted before gets the exit code of that.
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN if self._interrupted else signal.SIG_DFL)
+
+    def hold(self) -> None:
+        """From now on nothing raises: what is left is short, and its result counts."""
+        self._raises = False
 
     def _handle(self, number: int, _frame: object) -> None:
-        if self._stopping:
+        self._interrupted = True
+        if self._raises:
+            self._raises = False
+            raise TerminatedError if number == signal.SIGTERM else KeyboardInterrupt
+        with contextlib.suppress(OSError):
             os.write(2, b"stopping: writing the checkpoint, ending the workers ...\n")
-            return
-        self._stopping = True
-        raise TerminatedError if number == signal.SIGTERM else KeyboardInterrupt
+
+
+# The command line's; cli.main() enters it.
+interruptible = Interruptible()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gristmill.console import interruptible
 from gristmill.training import Reporter
 
 TYPE_CHECKING = False
@@ -22,20 +23,25 @@ class Progress(Reporter):
 
     def started(self, run_dir: str, values: Mapping[str, Any]) -> None:
         self._total = values["train.total_frames"]
+        workers, each = values["workers.count"], values["workers.envs_per_worker"]
         self.say(
             f"{run_dir}: {values['learner.algorithm']} on {values['env.id']}, "
-            f"{values['workers.count']} workers x {values['workers.envs_per_worker']} environments"
+            f"{workers} worker{'s' * (workers != 1)} x {each} environment{'s' * (each != 1)}"
         )
 
     def metrics(self, metrics: Mapping[str, float]) -> None:
         self.say("  ".join(f"{name} {value}" for name, value in self._figures(metrics).items()))
 
     def event(self, event: Any) -> None:
-        if event.kind != "started":
+        # What made the pool give up is the run's error, which is told at its end.
+        if event.kind not in ("started", "gave_up"):
             self.say(event.message)
 
     def message(self, text: str) -> None:
         self.say(text)
+
+    def closing(self) -> None:
+        interruptible.hold()
 
     def say(self, text: str) -> None:
         """One line. A reader that is gone does not end the run."""

@@ -35,6 +35,9 @@ class Reporter:
     def message(self, text: str) -> None:
         """A line for people."""
 
+    def closing(self) -> None:
+        """The run is over: what is left is to close its files."""
+
     def ended(self) -> None:
         """Nothing more comes."""
 
@@ -158,6 +161,7 @@ def _train(
 
     try:
         figures, raised = train_module.train(launch, checkpoint, on_metrics, reporter.event, reporter.message)
+        reporter.closing()
     finally:
         if log is not None:
             log.close()
