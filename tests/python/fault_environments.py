@@ -14,7 +14,7 @@ class Fault(gymnasium.Env):
     """A one-state environment with 20-step episodes that goes wrong at its step `at`, counted over all its
     episodes and copies in this process: kind is "raise", "exit", "kill", "segfault", "nan_observation",
     "inf_reward", "hang", "shape" or "none". With `once`, the name of a file: only the process that gets to
-    create that file goes wrong, so that a restarted worker does not."""
+    create that file goes wrong, so that a restarted worker does not; it writes the time into it."""
 
     observation_space = spaces.Box(-1, 1, (3,), np.float32)
     action_space = spaces.Discrete(2)
@@ -57,7 +57,8 @@ class Fault(gymnasium.Env):
         if self.once is None:
             return True
         try:
-            os.close(os.open(self.once, os.O_CREAT | os.O_EXCL))
+            with open(self.once, "x") as file:
+                file.write(str(time.time()))
         except FileExistsError:
             return False
         return True

@@ -5,6 +5,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import gristmill as gm
@@ -46,12 +48,11 @@ def last_json(text: str) -> dict:
     return json.loads(text.splitlines()[-1])
 
 
-def start(*words) -> subprocess.Popen:
+def start(*words, **options) -> subprocess.Popen:
     """The command line in a process group of its own."""
     return subprocess.Popen(
         command(*words),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
+        **{"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options},
         stdin=subprocess.DEVNULL,
         text=True,
         start_new_session=True,
@@ -70,6 +71,30 @@ def workers_of(pid: int) -> list[int]:
     return [int(folder.name) for folder in Path("/proc").glob("[0-9]*") if _is_worker_of(folder, pid)]
 
 
+def alive(pid: int) -> bool:
+    """Whether it runs; a zombie that its new parent has not noticed yet does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+def await_until(condition: Callable[[], object], what: str, seconds: float = 60) -> None:
+    """A watchdog, not a measurement."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        time.sleep(0.01)
+
+
+def await_figures(process: subprocess.Popen, count: int = 1) -> None:
+    """Until a run of `train --json` has told its figures `count` times."""
+    while count > 0:
+        line = process.stderr.readline()
+        assert line, process.wait(30)
+        count -= "frames/s" in line
+
+
 def _is_worker_of(folder: Path, pid: int) -> bool:
     try:
         state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
@@ -80,3 +105,15 @@ def _is_worker_of(folder: Path, pid: int) -> bool:
 
 def segments_of(pid: int) -> list[str]:
     return [segment.name for segment in gm.list_segments() if segment.pid == pid]
+
+
+def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
+    """Every scalar of a folder's event files, as TensorBoard reads them: (step, value)."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    accumulator = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    accumulator.Reload()
+    return {
+        tag: [(event.step, event.value) for event in accumulator.Scalars(tag)]
+        for tag in accumulator.Tags()["scalars"]
+    }

@@ -6,17 +6,18 @@ import sys
 from pathlib import Path
 
 import pytest
-from running import SMALL, children, segments_of
+from running import SMALL, segments_of, workers_of
 
 import gristmill as gm
 
-# Long enough that the fault comes in the middle, and a restarted worker takes part again.
-FRAMES = 60_000
+FRAMES = 20_000
 
 
 @pytest.fixture
 def faulty(tmp_path, monkeypatch, caplog):
-    """Runs fault_environments.Fault; `once`: only one worker, and not its successor, goes wrong."""
+    """Runs fault_environments.Fault; `once`: the worker goes wrong, but not its successor. With one worker,
+    only a successor that takes part can end the run; and the queue has no more places than a batch needs, so
+    that one that was lost would stop it."""
     here = str(Path(__file__).parent)
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
     caplog.set_level("INFO", logger="gristmill")
@@ -27,13 +28,21 @@ def faulty(tmp_path, monkeypatch, caplog):
         kwargs = {"kind": kind, "at": at}
         if once:
             kwargs["once"] = str(tmp_path / "went_wrong")
-        overrides = {"env.id": "gymnasium:fault_environments:Fault-v0", "train.total_frames": frames}
-        config.update({**overrides, "env.kwargs": kwargs, **options})
+        config.update(
+            {
+                "env.id": "gymnasium:fault_environments:Fault-v0",
+                "env.kwargs": kwargs,
+                "train.total_frames": frames,
+                "workers.count": 1,
+                "queue.capacity": config.learner.batch_trajectories,
+                **options,
+            }
+        )
         return gm.train(config)
 
     yield run
     assert not segments_of(os.getpid())
-    assert not children(os.getpid())
+    assert not workers_of(os.getpid())
 
 
 def about(caplog, words):
@@ -43,7 +52,7 @@ def about(caplog, words):
 
 
 def test_a_run_learns_from_gymnasium_environments(faulty):
-    result = faulty("none")
+    result = faulty("none", **{"workers.count": 2})
     assert result.end == "frames"
     assert result.frames >= FRAMES
     assert result.restarts == 0
@@ -53,7 +62,7 @@ def test_a_run_learns_from_gymnasium_environments(faulty):
 
 
 def test_an_environment_that_raises_shows_its_traceback_worker_and_seed_and_the_run_goes_on(faulty, caplog):
-    result = faulty("raise", at=90_000, frames=300_000, **{"workers.envs_per_worker": 16})
+    result = faulty("raise", at=90_000, frames=110_000, **{"workers.envs_per_worker": 16})
     assert result.end == "frames"
     assert result.restarts == 1
     message = about(caplog, "ZeroDivisionError")
@@ -76,9 +85,21 @@ def test_an_environment_that_ends_its_process_is_named_and_the_run_goes_on(fault
     assert about(caplog, words).startswith("worker ")
 
 
+def test_an_environment_that_kills_its_process_is_named_within_two_seconds(faulty, caplog, tmp_path):
+    faulty("kill")
+    (told,) = [record.created for record in caplog.records if "SIGKILL" in record.getMessage()]
+    assert told - float((tmp_path / "went_wrong").read_text()) < 2
+
+
+def test_processes_that_are_killed_again_and_again_cost_no_place_in_the_queue(faulty):
+    # Each of them puts 7 x 8 trajectories before its 1000th step: 256 are wanted.
+    result = faulty("kill", once=False, frames=4096, **{"workers.restart_backoff_s": 0})
+    assert result.end == "frames"
+    assert result.restarts == 4
+
+
 def test_an_environment_that_hangs_is_noticed_and_the_run_goes_on(faulty, caplog):
-    # One worker: there is no other to finish the run meanwhile.
-    result = faulty("hang", **{"workers.hang_timeout_s": 2, "workers.count": 1})
+    result = faulty("hang", **{"workers.hang_timeout_s": 2})
     assert result.end == "frames"
     assert result.restarts >= 1
     assert "restarting" in "".join(caplog.messages)
@@ -96,6 +117,16 @@ def test_what_is_not_finite_stops_the_run_where_it_came_from(faulty, kind, words
     assert "in environment " in text
     assert "of its episode" in text
     assert "fault_environments:Fault-v0" in text
+
+
+def test_a_fault_that_ends_the_run_leaves_its_good_checkpoint(faulty):
+    with pytest.raises(gm.RunFailedError) as caught:
+        faulty("nan_observation", at=5_000)
+    result = caught.value.result
+    assert 0 < result.frames < 5_000
+    assert gm.load_policy(result.run_dir).frames == result.frames
+    # The file that `once` names is there: this time all goes well.
+    assert gm.resume(result.run_dir).end == "frames"
 
 
 def test_an_observation_of_another_shape_is_named(faulty, caplog):

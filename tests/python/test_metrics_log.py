@@ -7,19 +7,10 @@ import sys
 import time
 
 import pytest
+from running import read_events
 
 from gristmill.metrics_log import MetricsLog
 from gristmill.tensorboard_log import TensorBoardLog
-
-
-def read_events(folder):
-    accumulators = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
-    accumulator = accumulators.EventAccumulator(str(folder))
-    accumulator.Reload()
-    return {
-        tag: [(event.step, event.value) for event in accumulator.Scalars(tag)]
-        for tag in accumulator.Tags()["scalars"]
-    }
 
 
 def test_tensorboard_reads_every_value(tmp_path):
