@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -98,6 +99,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Play episodes with a run's newest policy and print their returns."""
+    # Read when libtorch is loaded: with one small policy, a second thread would only wait for the first.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gristmill import commands_eval
 
     raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json))
