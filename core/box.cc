@@ -2,398 +2,336 @@
 
 #include <sys/mman.h>
 
-#include <array>
-#include <atomic>
-#include <cstring>
-#include <limits>
 #include <new>
-#include <stdexcept>
 #include <utility>
-#include <vector>
 
-#include "core/event_count.h"
-#include "core/fault_point.h"
-#include "core/field_records.h"
-#include "core/lease_table.h"
-#include "core/process_identity.h"
-#include "core/robust_lock.h"
-#include "core/segment.h"
+#include "core/box_impl.h"
+#include "core/shared_copy.h"
 
 namespace gristmill {
 
-// Why plain memcpy into and out of a slot is no data race
+// Why a pinned slot may be read with plain loads
 //
-// The newest word only grows (its version does), all its stores and all loads named here are
-// seq_cst, so they have one total order S. A reader with word w naming slot s does
-//     R1 pin := s+1     R2 re-check: newest == w, else start over without having touched data
-// A writer, holding the lock, with s not the newest slot, does
-//     W1 (it or an earlier holder) newest := w' != w     W2 scan the pins     W3 write slot s
+// The newest word only grows (its version does). Let W1 be the seq_cst store of a newest word that
+// names another slot than s, after one that named s; all later stores of it name other slots than s,
+// until an array writer fills s again. A reader that found s named does
+//     R1 pin := s+1     R2 re-check: newest still names s, else start over without having touched data
+// A writer, holding `arrays`, with s not the newest slot, does
+//     W1 (it or an earlier holder)     W2 scan the pins     W3 write slot s     W4 newest names s
+// R1, R2, W1, W2 and W4 are seq_cst and have one total order S.
 //  - If W2 sees R1's pin, the slot is not written (unless the reader is proved dead: it reads no
 //    more).
-//  - If W2 reads an older value than R1's, then W1 < W2 < R1 < R2 in S: R2 sees w' or later, and
-//    the reader never touches the data.
+//  - If W2 reads an older value than R1's, then W1 < W2 < R1 < R2 in S: R2 sees W1 or a later word.
+//    That names another slot, and the reader never touches the data; or it is W4 or later, and the
+//    reader sees the new content of s, whole.
 //  - If W2 reads a newer value (the pin's release, or whatever its lease held later), that store
 //    released after the last read, and W2 acquires it: the reads happen before W3.
-// In the other direction the newest word's store releases the content, and R2 acquires it.
+// In the other direction the newest word's store releases the content, and R2 acquires it. Writers of
+// scalars store the newest word with release only: they leave the slot as it is, and follow the last
+// array writer through `writer`.
+//
+// Why a copy without a pin is whole: filled[s] was F, then newest named s, then the copy, then
+// filled[s] was still F. Nobody began to fill s meanwhile (who does counts first), and nobody was at
+// it at the beginning: s was the newest slot, whose filling had ended. Data words are copied by
+// shared_copy.h, which leaves no race.
 
 namespace {
 
-constexpr std::size_t kFieldAlign = 64;
-constexpr std::size_t kSlotAlign = 4096;  // so that neighbouring slots share neither line nor page
-constexpr std::uint64_t kSlotMask = 7;
-constexpr int kSlotBits = 3;
-static_assert(Box::kSlots <= static_cast<int>(kSlotMask) + 1);
-
-std::uint64_t pack_newest(std::uint64_t version, int slot) {
-  return version << kSlotBits | static_cast<std::uint64_t>(slot);
-}
-
-struct Control {
-  // Written by the creator before READY, and never again.
-  std::uint64_t field_count = 0;
-  std::uint64_t slot_bytes = 0;
-  // version << 3 | slot. Written by the holder of `writer` only: the one truth of the box.
-  alignas(64) std::atomic<std::uint64_t> newest{0};
-  // Pins lie below this index, so a publish need not scan the whole table. Raised by readers
-  // (before their pin), never lowered.
-  alignas(64) std::atomic<std::int32_t> scan_limit{0};
-  alignas(64) EventCount published;
-  alignas(64) RobustLock writer;
-  alignas(64) std::atomic<std::uint64_t> skipped{0};  // written by the holder of `writer` only
-};
-
-std::size_t round_up(std::size_t bytes, std::size_t align) { return (bytes + align - 1) / align * align; }
-
-// payload │ Control │ Lease[kMaxReaders] │ FieldRecord[fields] │ slot 0 │ … │ slot 3
-struct Geometry {
-  std::vector<std::size_t> field_offsets;  // within a slot
-  std::vector<std::size_t> field_bytes;
-  std::size_t leases_at = 0, records_at = 0, slots_at = 0, slot_bytes = 0, total = 0;
-};
-
-// REQUIRES: validate(spec) passes.
-Geometry geometry_of(const FieldSpecs& spec) {
-  // Far below overflow, far above any machine.
-  constexpr std::size_t kMost = std::size_t{1} << 46;
-  Geometry g;
-  for (const FieldSpec& field : spec) {
-    g.field_offsets.push_back(g.slot_bytes);
-    g.field_bytes.push_back(field.bytes());
-    if (field.bytes() > kMost || g.slot_bytes > kMost) {
-      throw std::invalid_argument("box: field '" + field.name + "' makes a version larger than " +
-                                  std::to_string(kMost) + " bytes");
-    }
-    g.slot_bytes += round_up(field.bytes(), kFieldAlign);
-  }
-  g.slot_bytes = round_up(g.slot_bytes, kSlotAlign);
-  g.leases_at = round_up(sizeof(Control), alignof(Control));
-  g.records_at = g.leases_at + Box::kMaxReaders * sizeof(Lease);
-  g.slots_at = round_up(g.records_at + spec.size() * sizeof(FieldRecord), kSlotAlign);
-  g.total = g.slots_at + Box::kSlots * g.slot_bytes;
-  return g;
-}
-
-std::uint64_t layout_hash() {
-  const std::array<std::uint64_t, 8> layout = {
-      sizeof(Control), sizeof(Lease),       Box::kSlots, Box::kMaxReaders,
-      kFieldAlign,     sizeof(FieldRecord), kSlotAlign,  offsetof(Control, writer)};
-  return hash_bytes(layout.data(), sizeof layout);
-}
-
 // Maps the pages (they are reserved already) now, instead of by one fault each when a publish or a
 // reader first comes by: for 100 MiB those cost more than the copy. An old kernel just refuses.
-void populate(void* begin, std::size_t bytes) {
-#ifdef MADV_POPULATE_WRITE
-  if (bytes > 0) ::madvise(begin, bytes, MADV_POPULATE_WRITE);
+void populate(void* begin, std::size_t bytes, bool read_only) {
+#if defined(MADV_POPULATE_WRITE) && defined(MADV_POPULATE_READ)
+  if (bytes > 0) ::madvise(begin, bytes, read_only ? MADV_POPULATE_READ : MADV_POPULATE_WRITE);
 #else
   (void)begin;
   (void)bytes;
+  (void)read_only;
 #endif
 }
 
-[[noreturn]] void corrupt(const std::string& name, const std::string& why) {
-  throw SegmentError(SegmentError::Reason::kCorrupt, "box '" + name + "' is damaged: " + why);
+bool gives(std::span<const std::byte* const> arrays) {
+  for (const std::byte* array : arrays) {
+    if (array != nullptr) return true;
+  }
+  return false;
+}
+
+Box::PublishOutcome outcome_of(RobustLock::Outcome outcome) {
+  switch (outcome) {
+    case RobustLock::Outcome::kLocked:
+    case RobustLock::Outcome::kOwnerDied:
+      return Box::PublishOutcome::kOk;  // there is nothing to repair: what a dead writer left is nobody's
+    case RobustLock::Outcome::kTimedOut:
+      return Box::PublishOutcome::kTimedOut;
+    case RobustLock::Outcome::kBroken:
+      break;
+  }
+  return Box::PublishOutcome::kBroken;
 }
 
 }  // namespace
 
-struct Box::Impl {
-  Impl(Segment the_segment, FieldSpecs the_spec, Geometry the_geometry)
-      : segment(std::move(the_segment)), spec(std::move(the_spec)), geometry(std::move(the_geometry)) {
-    std::byte* payload = segment.payload();
-    control = std::launder(reinterpret_cast<Control*>(payload));
-    leases = LeaseTable(std::launder(reinterpret_cast<Lease*>(payload + geometry.leases_at)), kMaxReaders);
-    slots = payload + geometry.slots_at;
-    populate(slots, kSlots * geometry.slot_bytes);
-  }
+Box::Impl::Impl(Segment the_segment, BoxLayout the_layout, Access access)
+    : segment(std::move(the_segment)), layout(std::move(the_layout)), read_only(access == Access::kReadOnly) {
+  std::byte* payload = segment.payload();
+  control = std::launder(reinterpret_cast<BoxControl*>(payload));
+  leases = LeaseTable(std::launder(reinterpret_cast<Lease*>(payload + layout.leases_at)), kMaxReaders);
+  blocks = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(payload + layout.blocks_at));
+  slots = payload + layout.slots_at;
+  populate(slots, kSlots * layout.slot_bytes, read_only);
+}
 
-  std::byte* field(int slot, std::size_t index) const {
-    return slots + static_cast<std::size_t>(slot) * geometry.slot_bytes + geometry.field_offsets[index];
-  }
+void Box::Impl::check_count(std::size_t given, const char* call) const {
+  if (given == layout.arrays.size()) return;
+  throw std::invalid_argument("box '" + segment.name() + "': " + call + " was given " +
+                              std::to_string(given) + " fields, expected " +
+                              std::to_string(layout.arrays.size()));
+}
 
-  void check_count(std::size_t given, const char* call) const {
-    if (given == spec.size()) return;
-    throw std::invalid_argument("box '" + segment.name() + "': " + call + " was given " +
-                                std::to_string(given) + " fields, expected " + std::to_string(spec.size()));
-  }
+void Box::Impl::check_words(std::size_t given, const char* call) const {
+  if (given == 0 || given == layout.words) return;
+  throw std::invalid_argument("box '" + segment.name() + "': " + call + " was given room for " +
+                              std::to_string(given) + " words, expected none or all " +
+                              std::to_string(layout.words));
+}
 
-  int scan_limit() const {
-    const int limit = control->scan_limit.load(std::memory_order_seq_cst);
-    return limit < 0 || limit > kMaxReaders ? kMaxReaders : limit;
+// Bit s: slot s is pinned, by the living or the dead. W2 of the argument above.
+unsigned Box::Impl::pinned() const {
+  unsigned mask = 0;
+  const int limit = scan_limit();
+  for (int i = 0; i < limit; ++i) {
+    const std::uint64_t pin = leases[i].value.load(std::memory_order_seq_cst);
+    if (pin >= 1 && pin <= kSlots) mask |= 1u << (pin - 1);
   }
+  return mask;
+}
 
-  void raise_scan_limit(int limit) {
-    std::int32_t now = control->scan_limit.load(std::memory_order_seq_cst);
-    while (now < limit && !control->scan_limit.compare_exchange_weak(now, limit)) {
+// Frees the leases of the dead that pin something. System calls: only when a pin is in the way.
+void Box::Impl::reclaim_dead_pins() {
+  const int limit = scan_limit();
+  for (int i = 0; i < limit; ++i) {
+    Lease& lease = leases[i];
+    if (lease.value.load(std::memory_order_seq_cst) == 0) continue;
+    std::uint64_t owner = lease.owner.load(std::memory_order_acquire);
+    if (owner == 0 || !ProcessIdentity::unpack(owner).proved_dead()) continue;
+    // Taking the lease first keeps out a reader that reclaims it at the same time; if this process
+    // is killed in between, the lease is a dead one's again.
+    if (lease.owner.compare_exchange_strong(owner, ProcessIdentity::self().pack())) {
+      GRISTMILL_FAULT_POINT("box.reclaim.taken");
+      leases.release(i);
     }
   }
+}
 
-  // Bit s: slot s is pinned, by the living or the dead. W2 of the argument above.
-  unsigned pinned() const {
-    unsigned mask = 0;
-    const int limit = scan_limit();
-    for (int i = 0; i < limit; ++i) {
-      const std::uint64_t pin = leases[i].value.load(std::memory_order_seq_cst);
-      if (pin >= 1 && pin <= kSlots) mask |= 1u << (pin - 1);
-    }
-    return mask;
+// A slot that is neither the newest nor pinned by a living process, or -1.
+int Box::Impl::choose_slot(int newest) {
+  constexpr unsigned kAll = (1u << kSlots) - 1;
+  const unsigned mine = 1u << newest;
+  unsigned free = kAll & ~(pinned() | mine);
+  if (free == 0) {
+    reclaim_dead_pins();
+    free = kAll & ~(pinned() | mine);
   }
+  // In turn: whoever copies without a pin then has the longest time for it.
+  for (int step = 1; step < kSlots; ++step) {
+    const int slot = (newest + step) % kSlots;
+    if ((free >> slot & 1) != 0) return slot;
+  }
+  return -1;
+}
 
-  // Frees the leases of the dead that pin something. System calls: only when a pin is in the way.
-  void reclaim_dead_pins() {
-    const int limit = scan_limit();
-    for (int i = 0; i < limit; ++i) {
-      Lease& lease = leases[i];
-      if (lease.value.load(std::memory_order_seq_cst) == 0) continue;
-      std::uint64_t owner = lease.owner.load(std::memory_order_acquire);
-      if (owner == 0 || !ProcessIdentity::unpack(owner).proved_dead()) continue;
-      // Taking the lease first keeps out a reader that reclaims it at the same time; if this process
-      // is killed in between, the lease is a dead one's again.
-      if (lease.owner.compare_exchange_strong(owner, ProcessIdentity::self().pack())) {
-        GRISTMILL_FAULT_POINT("box.reclaim.taken");
-        leases.release(i);
-      }
+int Box::Impl::fill_slot(std::span<const std::byte* const> given) {
+  const int newest = slot_of(control->newest.load(std::memory_order_seq_cst));
+  const int slot = choose_slot(newest);
+  if (slot < 0) return -1;
+  GRISTMILL_FAULT_POINT("box.publish.chosen");
+  // SYNC POINT: before any word of the content; a copy without a pin that sees one sees this too.
+  control->filled[slot].fetch_add(1, std::memory_order_seq_cst);
+  GRISTMILL_FAULT_POINT("box.publish.counted");
+  for (std::size_t f = 0; f < given.size(); ++f) {
+    if (layout.array_bytes[f] == 0) continue;
+    // Nobody writes the newest slot while `arrays` is held.
+    const std::byte* from = given[f] != nullptr ? given[f] : field(newest, f);
+    copy_to_shared(field(slot, f), from, layout.array_bytes[f]);
+    GRISTMILL_FAULT_POINT("box.publish.field_copied");
+  }
+  return slot;
+}
+
+std::uint64_t Box::Impl::store_version(std::span<const Words> scalars, int slot) {
+  const std::uint64_t newest = control->newest.load(std::memory_order_relaxed);
+  const std::uint64_t version = version_of(newest) + 1;
+  const std::atomic<std::uint64_t>* from = block(version - 1);
+  std::atomic<std::uint64_t>* to = block(version);
+  // SYNC POINT: each store releases; see copy_words.
+  for (std::size_t i = 0; i < layout.words; ++i) {
+    to[i].store(from[i].load(std::memory_order_relaxed), std::memory_order_release);
+  }
+  for (const Words& scalar : scalars) {
+    for (std::size_t i = 0; i < scalar.values.size(); ++i) {
+      to[scalar.first + i].store(scalar.values[i], std::memory_order_release);
+      GRISTMILL_FAULT_POINT("box.update.word");
     }
   }
+  GRISTMILL_FAULT_POINT("box.publish.copied");
+  const std::uint64_t next =
+      version << kBoxSlotBits | (slot >= 0 ? static_cast<std::uint64_t>(slot) : newest & kBoxSlotMask);
+  // Pairs with the readers' acquiring loads (R2); with a slot it is W1 of later publishes.
+  control->newest.store(next, slot >= 0 ? std::memory_order_seq_cst : std::memory_order_release);
+  GRISTMILL_FAULT_POINT("box.publish.stored");
+  return version;
+}
 
-  // A slot that is neither the newest nor pinned by a living process, or -1.
-  int choose_slot(int newest) {
-    constexpr unsigned kAll = (1u << kSlots) - 1;
-    const unsigned mine = 1u << newest;
-    unsigned free = kAll & ~(pinned() | mine);
-    if (free == 0) {
-      reclaim_dead_pins();
-      free = kAll & ~(pinned() | mine);
-    }
-    // The lowest: while nothing is pinned two slots are in use, and stay in the cache.
-    return free == 0 ? -1 : __builtin_ctz(free);
-  }
+Box::PublishResult Box::Impl::refuse_slot() {
+  control->skipped.store(control->skipped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+  return {PublishOutcome::kNoFreeSlot, 0};
+}
 
-  Segment segment;
-  FieldSpecs spec;
-  Geometry geometry;
-  Control* control = nullptr;
-  LeaseTable leases;
-  std::byte* slots = nullptr;
-};
+// One wake, however many watch: see Box::watch.
+void Box::Impl::wake() { control->published.notify(1); }
 
-Box::Box(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+Box::Box(std::unique_ptr<Impl> impl)
+    : impl_(std::move(impl)),
+      newest_(&impl_->control->newest),
+      blocks_(impl_->blocks),
+      block_stride_(impl_->layout.block_stride) {}
 Box::~Box() = default;
 
-std::unique_ptr<Box> Box::create(const std::string& name, const FieldSpecs& spec) {
-  validate(spec);
-  Geometry geometry = geometry_of(spec);
-  Segment segment = Segment::create(name, SegmentKind::kBox, layout_hash(), geometry.total);
+std::unique_ptr<Box> Box::create(const std::string& name, const FieldSpecs& arrays,
+                                 const ScalarSpecs& scalars) {
+  BoxLayout layout = BoxLayout::of(arrays, scalars);
+  Segment segment = Segment::create(name, SegmentKind::kBox, box_layout_hash(), layout.total);
   std::byte* payload = segment.payload();
-  auto* control = new (payload) Control;
-  control->field_count = spec.size();
-  control->slot_bytes = geometry.slot_bytes;
+  auto* control = new (payload) BoxControl;
+  control->array_count = arrays.size();
+  control->scalar_count = scalars.size();
+  control->slot_bytes = layout.slot_bytes;
+  control->arrays.init();
   control->writer.init();
   for (int i = 0; i < kMaxReaders; ++i) {
-    new (payload + geometry.leases_at + static_cast<std::size_t>(i) * sizeof(Lease)) Lease;
+    new (payload + layout.leases_at + static_cast<std::size_t>(i) * sizeof(Lease)) Lease;
   }
-  auto* records = reinterpret_cast<FieldRecord*>(payload + geometry.records_at);
-  write_field_records(spec, {records, spec.size()});
+  for (std::size_t i = 0; i < kBoxBlocks * layout.block_stride; ++i) {
+    new (payload + layout.blocks_at + i * 8) std::atomic<std::uint64_t>(0);
+  }
+  layout.write_records(payload);
   segment.mark_ready();
-  return std::unique_ptr<Box>(new Box(std::make_unique<Impl>(std::move(segment), spec, std::move(geometry))));
-}
-
-std::unique_ptr<Box> Box::attach(const std::string& name, Deadline deadline) {
-  Segment segment = Segment::attach(name, SegmentKind::kBox, layout_hash(), deadline);
-  const std::byte* payload = segment.payload();
-  const std::size_t fixed = geometry_of({}).records_at;
-  if (segment.payload_bytes() < fixed) {
-    corrupt(name, std::to_string(segment.payload_bytes()) + " bytes of payload, expected at least " +
-                      std::to_string(fixed));
-  }
-  const auto* control = std::launder(reinterpret_cast<const Control*>(payload));
-  const std::uint64_t fields = control->field_count;
-  if (fields < 1 || fields > kMaxFields || segment.payload_bytes() < fixed + fields * sizeof(FieldRecord)) {
-    corrupt(name, "it claims " + std::to_string(fields) + " fields");
-  }
-  FieldSpecs spec;
-  Geometry geometry;
-  try {
-    spec = read_field_records({reinterpret_cast<const FieldRecord*>(payload + fixed), fields});
-    geometry = geometry_of(spec);
-  } catch (const std::invalid_argument& e) {
-    corrupt(name, e.what());
-  }
-  if (geometry.total != segment.payload_bytes() || geometry.slot_bytes != control->slot_bytes) {
-    corrupt(name, "its fields need " + std::to_string(geometry.total) + " bytes, but it has " +
-                      std::to_string(segment.payload_bytes()));
-  }
-  const std::uint64_t slot = control->newest.load(std::memory_order_relaxed) & kSlotMask;
-  if (slot >= kSlots) corrupt(name, "its newest slot is " + std::to_string(slot));
   return std::unique_ptr<Box>(
-      new Box(std::make_unique<Impl>(std::move(segment), std::move(spec), std::move(geometry))));
+      new Box(std::make_unique<Impl>(std::move(segment), std::move(layout), Access::kReadWrite)));
 }
 
-std::size_t Box::bytes_needed(const FieldSpecs& spec) {
-  validate(spec);
-  return Segment::kHeaderBytes + geometry_of(spec).total;
+std::unique_ptr<Box> Box::attach(const std::string& name, Deadline deadline, Access access) {
+  Segment segment =
+      Segment::attach(name, SegmentKind::kBox, box_layout_hash(), deadline,
+                      access == Access::kReadOnly ? Segment::Access::kReadOnly : Segment::Access::kReadWrite);
+  BoxLayout layout = BoxLayout::read(name, segment.payload(), segment.payload_bytes());
+  return std::unique_ptr<Box>(new Box(std::make_unique<Impl>(std::move(segment), std::move(layout), access)));
 }
 
-const FieldSpecs& Box::spec() const { return impl_->spec; }
+std::size_t Box::bytes_needed(const FieldSpecs& arrays, const ScalarSpecs& scalars) {
+  return Segment::kHeaderBytes + BoxLayout::of(arrays, scalars).total;
+}
+
+const FieldSpecs& Box::spec() const { return impl_->layout.arrays; }
+const ScalarSpecs& Box::scalars() const { return impl_->layout.scalars; }
+std::size_t Box::first_word(std::size_t scalar) const { return impl_->layout.scalar_words.at(scalar); }
+std::size_t Box::words() const { return impl_->layout.words; }
 const std::string& Box::name() const { return impl_->segment.name(); }
+bool Box::read_only() const { return impl_->read_only; }
 void Box::unlink() noexcept { impl_->segment.unlink(); }
 
 Box::PublishResult Box::publish(std::span<const std::byte* const> fields, Deadline deadline) {
+  impl_->check_count(fields.size(), "publish()");
+  return update({}, fields, deadline);
+}
+
+Box::PublishResult Box::update(std::span<const Words> scalars, std::span<const std::byte* const> arrays,
+                               Deadline deadline) {
   Impl& box = *impl_;
-  Control& control = *box.control;
-  box.check_count(fields.size(), "publish()");
+  BoxControl& control = *box.control;
+  box.check_writable("writing");
+  if (!arrays.empty()) box.check_count(arrays.size(), "update()");
+  if (slot_of(control.newest.load(std::memory_order_relaxed)) >= kSlots) return {PublishOutcome::kBroken, 0};
   std::uint64_t version = 0;
-  {
-    // Held over the copy: writers have to take turns anyway, and readers never touch this lock. A
-    // holder that died left the newest word as it was, so there is nothing to repair.
+  if (!gives(arrays)) {
     const RobustGuard guard(control.writer, deadline);
-    if (guard.outcome() == RobustLock::Outcome::kTimedOut) return {PublishOutcome::kTimedOut, 0};
-    if (!guard.held()) return {PublishOutcome::kBroken, 0};
+    if (!guard.held()) return {outcome_of(guard.outcome()), 0};
+    GRISTMILL_FAULT_POINT("box.update.locked");
+    version = box.store_version(scalars, -1);
+  } else {
+    const RobustGuard turn(control.arrays, deadline);
+    if (!turn.held()) return {outcome_of(turn.outcome()), 0};
     GRISTMILL_FAULT_POINT("box.publish.locked");
-    const std::uint64_t newest = control.newest.load(std::memory_order_seq_cst);
-    const int newest_slot = static_cast<int>(newest & kSlotMask);
-    if (newest_slot >= kSlots) return {PublishOutcome::kBroken, 0};
-    const int slot = box.choose_slot(newest_slot);
-    if (slot < 0) {
-      control.skipped.store(control.skipped.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
-      return {PublishOutcome::kNoFreeSlot, 0};
-    }
-    GRISTMILL_FAULT_POINT("box.publish.chosen");
-    for (std::size_t f = 0; f < fields.size(); ++f) {
-      if (box.geometry.field_bytes[f] == 0) continue;
-      std::memcpy(box.field(slot, f), fields[f], box.geometry.field_bytes[f]);
-      GRISTMILL_FAULT_POINT("box.publish.field_copied");
-    }
-    version = (newest >> kSlotBits) + 1;
-    GRISTMILL_FAULT_POINT("box.publish.copied");
-    // Pairs with the readers' acquiring re-check (R2), and is W1 of later publishes.
-    control.newest.store(pack_newest(version, slot), std::memory_order_seq_cst);
-    GRISTMILL_FAULT_POINT("box.publish.stored");
+    const int slot = box.fill_slot(arrays);
+    if (slot < 0) return box.refuse_slot();
+    const RobustGuard guard(control.writer, deadline);
+    if (!guard.held()) return {outcome_of(guard.outcome()), 0};
+    version = box.store_version(scalars, slot);
   }
   GRISTMILL_FAULT_POINT("box.publish.unlocked");
-  control.published.notify_all();
+  box.wake();
   return {PublishOutcome::kOk, version};
 }
 
-std::uint64_t Box::version() const {
-  return impl_->control->newest.load(std::memory_order_acquire) >> kSlotBits;
-}
-
-std::optional<std::uint64_t> Box::watch(std::uint64_t seen, Deadline deadline) {
-  if (!impl_->control->published.await(deadline, [&] { return version() > seen; })) return std::nullopt;
-  return version();
-}
-
-Box::Pin Box::pin() {
+Box::Write Box::begin_write(Deadline deadline) {
   Impl& box = *impl_;
-  thread_local int hint = 0;  // the lease this thread had last is warm, and most likely free
-  const int index = box.leases.claim(true, hint);
-  if (index < 0) {
-    throw std::runtime_error("box '" + name() + "': all " + std::to_string(kMaxReaders) +
-                             " pins are held by living processes; release some before pinning more");
+  box.check_writable("writing");
+  Write write;
+  if (slot_of(box.control->newest.load(std::memory_order_relaxed)) >= kSlots) {
+    write.outcome_ = PublishOutcome::kBroken;
+    return write;
   }
-  hint = index;
-  GRISTMILL_FAULT_POINT("box.pin.claimed");
-  if (index >= box.scan_limit()) box.raise_scan_limit(index + 1);
-  Lease& lease = box.leases[index];
-  std::uint64_t word = box.control->newest.load(std::memory_order_seq_cst);
-  while (true) {
-    const std::uint64_t slot = word & kSlotMask;
-    if (slot >= kSlots) {
-      box.leases.release(index);
-      throw std::runtime_error("box '" + name() + "' is damaged: its newest slot is " + std::to_string(slot));
-    }
-    GRISTMILL_FAULT_POINT("box.pin.loaded");
-    lease.value.store(slot + 1, std::memory_order_seq_cst);  // R1
-    GRISTMILL_FAULT_POINT("box.pin.stored");
-    const std::uint64_t again = box.control->newest.load(std::memory_order_seq_cst);  // R2
-    if (again == word) break;
-    word = again;
+  write.outcome_ = outcome_of(box.control->arrays.lock(deadline));
+  if (write.outcome_ != PublishOutcome::kOk) return write;
+  write.outcome_ = outcome_of(box.control->writer.lock(deadline));
+  if (write.outcome_ != PublishOutcome::kOk) {
+    box.control->arrays.unlock();
+    return write;
   }
-  Pin pin;
-  pin.box_ = this;
-  pin.owner_ = ProcessIdentity::self().pack();
-  pin.version_ = word >> kSlotBits;
-  pin.slot_ = static_cast<int>(word & kSlotMask);
-  pin.lease_ = index;
-  return pin;
+  write.box_ = this;
+  write.owner_ = ProcessIdentity::self().pack();
+  return write;
 }
 
-std::uint64_t Box::read_into(std::span<std::byte* const> out) {
-  Impl& box = *impl_;
-  box.check_count(out.size(), "read_into()");
-  const Pin held = pin();
-  for (std::size_t f = 0; f < out.size(); ++f) {
-    if (out[f] == nullptr || box.geometry.field_bytes[f] == 0) continue;
-    std::memcpy(out[f], box.field(held.slot_, f), box.geometry.field_bytes[f]);
-    GRISTMILL_FAULT_POINT("box.read.field_copied");
-  }
-  return held.version();
-}
+Box::Write::Write(Write&& other) noexcept
+    : box_(std::exchange(other.box_, nullptr)), owner_(other.owner_), outcome_(other.outcome_) {}
 
-std::uint64_t Box::skipped_publishes() const {
-  return impl_->control->skipped.load(std::memory_order_relaxed);
-}
-
-Box::Pin::Pin(Pin&& other) noexcept
-    : box_(std::exchange(other.box_, nullptr)),
-      owner_(other.owner_),
-      version_(other.version_),
-      slot_(other.slot_),
-      lease_(other.lease_) {}
-
-Box::Pin& Box::Pin::operator=(Pin&& other) noexcept {
+Box::Write& Box::Write::operator=(Write&& other) noexcept {
   if (this != &other) {
     release();
     box_ = std::exchange(other.box_, nullptr);
     owner_ = other.owner_;
-    version_ = other.version_;
-    slot_ = other.slot_;
-    lease_ = other.lease_;
+    outcome_ = other.outcome_;
   }
   return *this;
 }
 
-const std::byte* Box::Pin::field(std::size_t index) const {
-  if (box_ == nullptr) throw std::logic_error("box: this pin was released");
-  if (owner_ != ProcessIdentity::self().pack()) {
-    throw std::logic_error("box '" + box_->name() +
-                           "': this pin belongs to the parent process and may end with it; pin again here");
+Box::PublishResult Box::Write::commit(std::span<const Words> scalars,
+                                      std::span<const std::byte* const> arrays) {
+  if (box_ == nullptr || owner_ != ProcessIdentity::self().pack()) {
+    throw std::logic_error("box: this write is over, or belongs to the parent process");
   }
-  if (index >= box_->impl_->spec.size()) {
-    throw std::out_of_range("box '" + box_->name() + "': field " + std::to_string(index) + " of " +
-                            std::to_string(box_->impl_->spec.size()));
+  Impl& box = *box_->impl_;
+  if (!arrays.empty()) box.check_count(arrays.size(), "commit()");
+  PublishResult result;
+  int slot = -1;
+  if (gives(arrays)) {
+    slot = box.fill_slot(arrays);
+    if (slot < 0) result = box.refuse_slot();
   }
-  return box_->impl_->field(slot_, index);
+  if (result.outcome == PublishOutcome::kOk) result.version = box.store_version(scalars, slot);
+  release();
+  if (result.outcome == PublishOutcome::kOk) box.wake();
+  return result;
 }
 
-void Box::Pin::release() {
+void Box::Write::release() {
   if (box_ == nullptr) return;
-  Box* box = std::exchange(box_, nullptr);
-  // In a forked child the lease is still the parent's, who reads on.
+  BoxControl& control = *std::exchange(box_, nullptr)->impl_->control;
+  // In a forked child the locks are still the parent's.
   if (owner_ != ProcessIdentity::self().pack()) return;
-  GRISTMILL_FAULT_POINT("box.release.begin");
-  box->impl_->leases.release(lease_);
+  control.writer.unlock();
+  control.arrays.unlock();
 }
 
 }  // namespace gristmill

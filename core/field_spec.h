@@ -52,8 +52,8 @@ std::size_t field_index(const FieldSpecs& specs, std::string_view name);
 // bytes, more than kMaxFieldDims dimensions, a negative extent, or a size that overflows.
 void validate(const FieldSpecs& specs);
 
-inline constexpr std::size_t kMaxFields = 64;
-inline constexpr std::size_t kMaxFieldName = 47;
+inline constexpr std::size_t kMaxFields = 512;
+inline constexpr std::size_t kMaxFieldName = 111;
 inline constexpr std::size_t kMaxFieldDims = 8;
 
 }  // namespace gristmill

@@ -93,9 +93,9 @@ struct Opened {
   int error = 0;
 };
 
-Opened open_existing(const std::string& name) {
+Opened open_existing(const std::string& name, ipc::mode_t mode) {
   try {
-    return {ipc::shared_memory_object(ipc::open_only, name.c_str(), ipc::read_write), 0};
+    return {ipc::shared_memory_object(ipc::open_only, name.c_str(), mode), 0};
   } catch (const ipc::interprocess_exception& error) {
     return {{}, last_error(error)};
   }
@@ -172,9 +172,9 @@ struct Segment::Mapping {
   std::atomic_ref<std::uint32_t> state() const {
     return std::atomic_ref<std::uint32_t>(reinterpret_cast<SegmentHeader*>(base())->state);
   }
-  void map(const std::string& name, std::size_t bytes) {
+  void map(const std::string& name, std::size_t bytes, ipc::mode_t mode) {
     try {
-      ipc::mapped_region(object, ipc::read_write, 0, bytes).swap(region);
+      ipc::mapped_region(object, mode, 0, bytes).swap(region);
     } catch (const ipc::interprocess_exception& error) {
       throw_system(name, "mmap of " + std::to_string(bytes) + " bytes", last_error(error));
     }
@@ -225,7 +225,7 @@ Segment Segment::create(const std::string& name, SegmentKind kind, std::uint64_t
   GRISTMILL_FAULT_POINT("segment.opened");
   reserve(name, segment.fd_, total);
   GRISTMILL_FAULT_POINT("segment.reserved");
-  segment.mapping_->map(name, total);
+  segment.mapping_->map(name, total, ipc::read_write);
   GRISTMILL_FAULT_POINT("segment.mapped");
   segment.payload_ = segment.mapping_->base() + kHeaderBytes;
   segment.payload_bytes_ = payload_bytes;
@@ -247,7 +247,8 @@ Segment Segment::create(const std::string& name, SegmentKind kind, std::uint64_t
 }
 
 Segment Segment::attach(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
-                        Deadline deadline) {
+                        Deadline deadline, Access access) {
+  const ipc::mode_t mode = access == Access::kReadOnly ? ipc::read_only : ipc::read_write;
   const SegmentName parsed = SegmentName::parse_or_throw(name);
   if (!parsed.judgeable()) {
     throw SegmentError(Reason::kNotPermitted,
@@ -261,7 +262,7 @@ Segment Segment::attach(const std::string& name, SegmentKind kind, std::uint64_t
     // Judged before the look: an owner that made it READY and then died is then still seen READY.
     const bool dead = parsed.owner.proved_dead();
     const bool last = deadline.passed();
-    Opened opened = open_existing(name);
+    Opened opened = open_existing(name, mode);
     if (opened.error == EACCES || opened.error == EPERM) {
       throw SegmentError(Reason::kNotPermitted, about(name) + "may not be opened: it is another user's");
     }
@@ -287,7 +288,7 @@ Segment Segment::attach(const std::string& name, SegmentKind kind, std::uint64_t
       if (header.state == kReady) {
         check_header(name, parsed, header, static_cast<std::uint64_t>(status.st_size), kind, layout_hash);
         segment.mapping_->object.swap(opened.object);
-        segment.mapping_->map(name, header.total_bytes);
+        segment.mapping_->map(name, header.total_bytes, mode);
         // SYNC POINT: pairs with mark_ready's release; the payload is visible from here on.
         if (segment.mapping_->state().load(std::memory_order_acquire) != kReady) {
           throw SegmentError(Reason::kCorrupt, about(name) + "is corrupt: it is not READY any more");

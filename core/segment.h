@@ -59,6 +59,8 @@ class Segment {
  public:
   static constexpr std::size_t kHeaderBytes = 4096;
 
+  enum class Access { kReadWrite, kReadOnly };
+
   // Creates exclusively, mode 0600, zero-filled, all pages reserved (posix_fallocate). The payload
   // is not visible to attach() until mark_ready(). Throws SegmentError, and std::invalid_argument for
   // a name that is not segment_name()'s of the calling process.
@@ -66,9 +68,10 @@ class Segment {
                         std::size_t payload_bytes);
   // Waits until the deadline for the name to exist and for READY, then checks every header field.
   // Gives up at once when the creator (as the name says) is proved dead before READY. Throws
-  // SegmentError, and std::invalid_argument for a name that segment_name() cannot have made.
+  // SegmentError, and std::invalid_argument for a name that segment_name() cannot have made. kReadOnly
+  // opens and maps it for reading: a store into it ends the process.
   static Segment attach(const std::string& name, SegmentKind kind, std::uint64_t layout_hash,
-                        Deadline deadline);
+                        Deadline deadline, Access access = Access::kReadWrite);
 
   Segment(Segment&&) noexcept;
   Segment& operator=(Segment&&) noexcept;

@@ -33,6 +33,16 @@ void measure(const char* what, std::size_t bytes, int calls, Body body) {
 }  // namespace
 
 int main() {
+  {
+    const auto box = Box::create(segment_name("box-bench", "scalars"), {},
+                                 {{"rate", ScalarType::kFloat64, 0}, {"step", ScalarType::kInt64, 0}});
+    constexpr int kCalls = 1'000'000;
+    measure("read one", 8, kCalls, [&] { asm volatile("" : : "r"(box->read_int(1)) : "memory"); });
+    measure("write one", 8, kCalls, [&] { box->write_int(1, 7, Deadline::never()); });
+    const std::array<std::uint64_t, 2> two = {1, 2};
+    const Box::Words words{0, two};
+    measure("update two", 16, kCalls, [&] { box->update({&words, 1}, {}, Deadline::never()); });
+  }
   for (const std::size_t bytes :
        {std::size_t{8}, std::size_t{40} << 10, std::size_t{1} << 20, std::size_t{100} << 20}) {
     const auto box = Box::create(segment_name("box-bench", "box" + std::to_string(bytes)),

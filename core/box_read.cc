@@ -1,0 +1,206 @@
+// Reading a box, waiting for it, and its typed scalars.
+
+#include <bit>
+#include <cstring>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "core/box_impl.h"
+#include "core/shared_copy.h"
+
+namespace gristmill {
+namespace {
+
+// Below, a string instruction's start costs more than it saves.
+constexpr std::size_t kSmallCopy = 1024;
+
+void copy_pinned(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes < kSmallCopy) {
+    std::memcpy(to, from, bytes);
+  } else {
+    copy_from_shared(to, from, bytes);
+  }
+}
+
+[[noreturn]] void damaged(const std::string& name, int slot) {
+  throw std::runtime_error("box '" + name + "' is damaged: its newest slot is " + std::to_string(slot));
+}
+
+}  // namespace
+
+std::uint64_t Box::version() const {
+  return version_of(impl_->control->newest.load(std::memory_order_acquire));
+}
+
+std::optional<std::uint64_t> Box::watch(std::uint64_t seen, Deadline deadline,
+                                        std::optional<std::chrono::nanoseconds> spin) {
+  if (version() > seen) return version();
+  if (spin) {
+    const Deadline until = Deadline::in(*spin);
+    while (!until.passed() && !deadline.passed()) {
+      for (int i = 0; i < 20; ++i) {
+        if (version() > seen) return version();
+        __builtin_ia32_pause();
+      }
+    }
+  }
+  if (impl_->read_only) {
+    // Whoever may not write cannot tell the writer that somebody waits.
+    while (version() <= seen) {
+      if (deadline.passed()) return std::nullopt;
+      std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(kGlance, deadline.left()));
+    }
+    return version();
+  }
+  EventCount& published = impl_->control->published;
+  auto woken = EventCount::Woken::kChanged;
+  std::uint64_t slept_at = version();
+  while (true) {
+    const std::uint64_t now = version();
+    // A writer wakes one watcher, and each that was woken by a new version wakes two: so all awake
+    // soon, and the writer pays for one.
+    if (woken == EventCount::Woken::kNotified && now > slept_at && published.may_sleep()) published.notify(2);
+    if (woken == EventCount::Woken::kTimedOut && now > slept_at) published.forget_woken();
+    if (now > seen) return now;
+    const std::uint32_t key = published.prepare();
+    slept_at = version();
+    if (slept_at > seen) return slept_at;
+    if (deadline.passed()) return std::nullopt;
+    woken = published.wait(key, deadline);
+  }
+}
+
+std::uint64_t Box::read_words(std::size_t first, std::span<std::uint64_t> out) const {
+  const Impl& box = *impl_;
+  while (true) {
+    const std::uint64_t newest = box.control->newest.load(std::memory_order_acquire);
+    GRISTMILL_FAULT_POINT("box.read.loaded");
+    if (box.copy_words(newest, first, out)) [[likely]]
+      return version_of(newest);
+  }
+}
+
+Box::Pin Box::pin(std::span<std::uint64_t> words) {
+  Impl& box = *impl_;
+  box.check_writable("pin()");
+  box.check_words(words.size(), "pin()");
+  thread_local int hint = 0;  // the lease this thread had last is warm, and most likely free
+  const int index = box.leases.claim(true, hint);
+  if (index < 0) {
+    throw std::runtime_error("box '" + name() + "': all " + std::to_string(kMaxReaders) +
+                             " pins are held by living processes; release some before pinning more");
+  }
+  hint = index;
+  GRISTMILL_FAULT_POINT("box.pin.claimed");
+  if (index >= box.scan_limit()) {
+    std::int32_t now = box.control->scan_limit.load(std::memory_order_seq_cst);
+    while (now < index + 1 && !box.control->scan_limit.compare_exchange_weak(now, index + 1)) {
+    }
+  }
+  Lease& lease = box.leases[index];
+  std::uint64_t word = box.control->newest.load(std::memory_order_seq_cst);
+  int pinned = -1;
+  while (true) {
+    const int slot = slot_of(word);
+    if (slot >= kSlots) {
+      box.leases.release(index);
+      damaged(name(), slot);
+    }
+    if (slot == pinned && (words.empty() || box.copy_words(word, 0, words))) break;
+    if (slot != pinned) {
+      GRISTMILL_FAULT_POINT("box.pin.loaded");
+      lease.value.store(static_cast<std::uint64_t>(slot) + 1, std::memory_order_seq_cst);  // R1
+      GRISTMILL_FAULT_POINT("box.pin.stored");
+      pinned = slot;
+    }
+    word = box.control->newest.load(std::memory_order_seq_cst);  // R2
+  }
+  Pin pin;
+  pin.box_ = this;
+  pin.owner_ = ProcessIdentity::self().pack();
+  pin.version_ = version_of(word);
+  pin.slot_ = pinned;
+  pin.lease_ = index;
+  return pin;
+}
+
+std::uint64_t Box::read_into(std::span<std::byte* const> out, std::span<std::uint64_t> words) {
+  Impl& box = *impl_;
+  box.check_count(out.size(), "read_into()");
+  box.check_words(words.size(), "read_into()");
+  const auto copy = [&](int slot) {
+    for (std::size_t f = 0; f < out.size(); ++f) {
+      if (out[f] == nullptr || box.layout.array_bytes[f] == 0) continue;
+      if (box.read_only) {
+        copy_from_shared(out[f], box.field(slot, f), box.layout.array_bytes[f]);
+      } else {
+        copy_pinned(out[f], box.field(slot, f), box.layout.array_bytes[f]);
+      }
+      GRISTMILL_FAULT_POINT("box.read.field_copied");
+    }
+  };
+  if (!box.read_only) {
+    const Pin held = pin(words);
+    copy(held.slot_);
+    return held.version();
+  }
+  std::uint64_t newest = box.control->newest.load(std::memory_order_acquire);
+  while (true) {
+    const int slot = slot_of(newest);
+    if (slot >= kSlots) damaged(name(), slot);
+    const std::uint64_t filled = box.control->filled[slot].load(std::memory_order_acquire);
+    newest = box.control->newest.load(std::memory_order_acquire);
+    if (slot_of(newest) != slot || !box.copy_words(newest, 0, words)) continue;
+    copy(slot);
+    if (box.control->filled[slot].load(std::memory_order_relaxed) == filled) return version_of(newest);
+    newest = box.control->newest.load(std::memory_order_acquire);
+  }
+}
+
+std::uint64_t Box::skipped_publishes() const {
+  return impl_->control->skipped.load(std::memory_order_relaxed);
+}
+
+Box::Pin::Pin(Pin&& other) noexcept
+    : box_(std::exchange(other.box_, nullptr)),
+      owner_(other.owner_),
+      version_(other.version_),
+      slot_(other.slot_),
+      lease_(other.lease_) {}
+
+Box::Pin& Box::Pin::operator=(Pin&& other) noexcept {
+  if (this != &other) {
+    release();
+    box_ = std::exchange(other.box_, nullptr);
+    owner_ = other.owner_;
+    version_ = other.version_;
+    slot_ = other.slot_;
+    lease_ = other.lease_;
+  }
+  return *this;
+}
+
+const std::byte* Box::Pin::field(std::size_t index) const {
+  if (box_ == nullptr) throw std::logic_error("box: this pin was released");
+  if (owner_ != ProcessIdentity::self().pack()) {
+    throw std::logic_error("box '" + box_->name() +
+                           "': this pin belongs to the parent process and may end with it; pin again here");
+  }
+  if (index >= box_->spec().size()) {
+    throw std::out_of_range("box '" + box_->name() + "': field " + std::to_string(index) + " of " +
+                            std::to_string(box_->spec().size()));
+  }
+  return box_->impl_->field(slot_, index);
+}
+
+void Box::Pin::release() {
+  if (box_ == nullptr) return;
+  Box* box = std::exchange(box_, nullptr);
+  // In a forked child the lease is still the parent's, who reads on.
+  if (owner_ != ProcessIdentity::self().pack()) return;
+  GRISTMILL_FAULT_POINT("box.release.begin");
+  box->impl_->leases.release(lease_);
+}
+
+}  // namespace gristmill
