@@ -13,7 +13,8 @@ namespace gristmill {
 
 class MessageBuffer {
  public:
-  // One message: data()[offset, offset + length). offset is a multiple of 16.
+  // One message: data()[offset, offset + length). offset is a multiple of 16, and of 64 for a
+  // message of 1 KiB and more.
   struct Record {
     std::uint64_t offset = 0;
     std::uint64_t length = 0;

@@ -22,9 +22,9 @@
 //   payload │ control │ leases │ byte ring, mapped twice in a row: every message is contiguous
 //
 // A record is an 8-byte word {length, state, lease} and the message behind it, padded to 16 bytes.
-// Message data is aligned to 16 bytes, that of large messages to 64; the address modulo 4096 is the
-// same in every process. Nothing that is read from the segment is trusted: an index out of bounds is
-// kBroken.
+// Message data is aligned to 16 bytes, that of 1 KiB and more, and of reservations, to 64; the address modulo
+// 4096 is the same in every process. Nothing that is read from the segment is trusted: an index out of bounds
+// is kBroken.
 
 #include <cstddef>
 #include <cstdint>
@@ -110,7 +110,7 @@ class MessageQueue {
     friend class MessageQueue;
     MessageQueue* queue_ = nullptr;
     std::uint64_t position_ = 0;
-    std::int64_t pid_ = 0;
+    std::uint64_t owner_ = 0;  // the process
     std::span<std::byte> bytes_;
   };
   struct ReserveResult {
@@ -136,7 +136,7 @@ class MessageQueue {
    private:
     friend class MessageQueue;
     MessageQueue* queue_ = nullptr;
-    std::int64_t pid_ = 0;
+    std::uint64_t owner_ = 0;  // the process
     std::vector<std::span<const std::byte>> messages_;
   };
   struct TakeResult {
@@ -191,6 +191,12 @@ class MessageQueue {
   Outcome get(MessageBuffer& into, Deadline deadline) { return get_many(1, kNoLimit, into, deadline); }
   // The same without a copy.
   TakeResult take(std::int64_t max, std::uint64_t max_bytes, Deadline deadline);
+
+  // Wait until something may be taken, or a message of `length` bytes put, by whoever is first, or the
+  // queue is closed; take and put nothing. kOk, kTimedOut, or kInterrupted. For callers that must not
+  // block in the call itself, such as event loops.
+  Outcome wait_readable(Deadline deadline);
+  Outcome wait_writable(std::uint64_t length, Deadline deadline);
 
   void close();
   bool closed() const;
