@@ -47,8 +47,9 @@ def _figures(result: Evaluation) -> dict[str, Any]:
 
 
 def _sentence(result: Evaluation) -> str:
+    count = len(result.returns)
     return (
-        f"{len(result.returns)} episode{'s' * (len(result.returns) != 1)}: mean return {result.mean_return:.1f} ± {result.deviation:.1f} "
+        f"{count} episode{'s' * (count != 1)}: mean return {result.mean_return:.1f} ± {result.deviation:.1f} "
         f"({min(result.returns):.1f} to {max(result.returns):.1f}), mean length {result.mean_length:.0f} "
         f"(policy after {result.frames:,} frames)"
     )
