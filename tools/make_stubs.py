@@ -12,7 +12,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "python" / "gristmill"
-MODULES = ("_core", "_rollout", "_train")
+MODULES = ("_box", "_core", "_rollout", "_train")
 
 
 def generate(module: str, folder: str) -> str:

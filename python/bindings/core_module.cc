@@ -9,7 +9,6 @@ PYBIND11_MODULE(_core, module) {
   bind_errors(module);
   bind_config(module);
   bind_trajectory_queue(module);
-  bind_box(module);
   bind_run_board(module);
   bind_segments(module);
   bind_launch(module);

@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
     from gristmill._core import (
         Batch,
-        Box,
         ConfigError,
-        Pin,
         QueueClosed,
         RunBoard,
         SegmentError,
@@ -32,18 +30,18 @@ if TYPE_CHECKING:
         sweep_segments,
     )
     from gristmill._train import CheckpointError
+    from gristmill.box import Bounded, Box, BoxClosedError, BoxPin
     from gristmill.config import Config
     from gristmill.evaluation import Evaluation, evaluate
     from gristmill.policy import Policy, load_policy
+    from gristmill.queue import MessageBatch, Queue
     from gristmill.result import Result, RunFailedError
     from gristmill.training import resume, train
 
 _HOMES = {
     "gristmill._core": (
         "Batch",
-        "Box",
         "ConfigError",
-        "Pin",
         "QueueClosed",
         "RunBoard",
         "SegmentError",
@@ -55,9 +53,11 @@ _HOMES = {
         "sweep_segments",
     ),
     "gristmill._train": ("CheckpointError",),
+    "gristmill.box": ("Bounded", "Box", "BoxClosedError", "BoxPin"),
     "gristmill.config": ("Config",),
     "gristmill.evaluation": ("Evaluation", "evaluate"),
     "gristmill.policy": ("Policy", "load_policy"),
+    "gristmill.queue": ("MessageBatch", "Queue"),
     "gristmill.result": ("Result", "RunFailedError"),
     "gristmill.training": ("resume", "train"),
 }
@@ -65,13 +65,17 @@ _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Batch",
+    "Bounded",
     "Box",
+    "BoxClosedError",
+    "BoxPin",
     "CheckpointError",
     "Config",
     "ConfigError",
     "Evaluation",
-    "Pin",
+    "MessageBatch",
     "Policy",
+    "Queue",
     "QueueClosed",
     "Result",
     "RunBoard",

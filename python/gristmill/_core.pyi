@@ -10,11 +10,9 @@ import typing
 
 __all__: list[str] = [
     "Batch",
-    "Box",
     "ConfigError",
     "Launch",
     "OptionInfo",
-    "Pin",
     "QueueClosed",
     "ResolvedConfig",
     "RunBoard",
@@ -194,89 +192,6 @@ class TrajectoryQueue:
         """
     @property
     def name(self) -> str: ...
-
-class Pin:
-    """
-    One version, in place: pin['weights'] is a read-only NumPy array that looks into the box.
-
-    Unpinned by release(), after the `with` block, or when the pin and all its arrays are gone; arrays must not be used after an explicit release.
-    """
-    def __enter__(self) -> typing.Any: ...
-    def __exit__(self, *args) -> None: ...
-    def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...
-    def release(self) -> None:
-        """
-        Idempotent.
-        """
-    @property
-    def version(self) -> int: ...
-
-class Box:
-    """
-    Typed arrays in shared memory, published as one version by a writer and read by many.
-
-    Timeouts are in seconds; None waits for ever. Waiting frees the GIL, and Ctrl-C ends it. Pickling one attaches to it at the other end.
-    """
-    @staticmethod
-    def attach(name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = 5.0) -> Box:
-        """
-        Attaches to an existing one. Raises SegmentError.
-        """
-    @staticmethod
-    def create(name: str, fields: dict) -> Box:
-        """
-        Creates the segment `name` (see segment_name). fields: {name: (dtype, shape)}. Version 0 is all zeros. Raises SegmentError, ValueError.
-        """
-    def __getstate__(self) -> str: ...
-    def __repr__(self) -> str: ...
-    def __setstate__(self, arg0: str) -> None: ...
-    def pin(self) -> Pin:
-        """
-        Pins the newest version, without a copy.
-        """
-    def publish(
-        self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
-    ) -> int:
-        """
-        Writes every field, {name: array}, as one new version and returns its number. Raises TimeoutError when another writer does not finish, RuntimeError when readers pin every slot.
-        """
-    def read(self) -> tuple:
-        """
-        (version, {name: array}): a consistent copy of the newest version.
-        """
-    def read_into(self, out: dict) -> int:
-        """
-        Copies fields of the newest version into existing arrays, {name: array}; returns its number.
-        """
-    def unlink(self) -> None:
-        """
-        Removes the name; mappings stay valid.
-        """
-    def watch(
-        self,
-        seen: typing.SupportsInt | typing.SupportsIndex,
-        timeout: typing.SupportsFloat | typing.SupportsIndex | None = None,
-    ) -> int:
-        """
-        Waits for a version above `seen`; returns the newest. Raises TimeoutError.
-        """
-    @property
-    def fields(self) -> dict:
-        """
-        {name: (dtype, shape)}.
-        """
-    @property
-    def name(self) -> str: ...
-    @property
-    def skipped_publishes(self) -> int:
-        """
-        Publishes that found every slot pinned.
-        """
-    @property
-    def version(self) -> int:
-        """
-        The newest.
-        """
 
 class RunBoard:
     """

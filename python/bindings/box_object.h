@@ -1,0 +1,101 @@
+#pragma once
+
+// gristmill._box.BoxBase: a box behind Python's own C interface, because dispatch by pybind11 costs
+// more than the reads and writes of a box do.
+
+#include <pybind11/numpy.h>
+#include <pybind11/pybind11.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "core/box.h"
+
+namespace gristmill::python {
+
+namespace py = pybind11;
+
+struct BoxField {
+  PyObject* name = nullptr;  // interned; owned by the BoxObject
+  int scalar = -1;           // index among the scalars, or
+  int array = -1;            // among the arrays
+  ScalarType type = ScalarType::kInt64;
+  std::uint32_t word = 0;
+  std::uint32_t words = 0;
+  std::uint32_t capacity = 0;
+  // The last text that was read, and its object: texts change seldom.
+  mutable std::vector<std::uint64_t> seen = {};
+  mutable PyObject* seen_as = nullptr;
+};
+
+// What is behind an open BoxBase. Pins and arrays that were handed out share it, so that they outlive
+// close().
+struct BoxState {
+  std::shared_ptr<Box> box;
+  std::vector<BoxField> fields;       // scalars first, then arrays
+  std::vector<std::int16_t> table;    // open addressing by the name's address; -1: free
+  PyObject* snapshot_type = nullptr;  // a named tuple of all fields and `version`
+
+  BoxState() = default;
+  BoxState(const BoxState&) = delete;
+  BoxState& operator=(const BoxState&) = delete;
+  ~BoxState();
+
+  void index();
+  // Null: no such field. The pointer decides for interned names, the text for others.
+  const BoxField* find(PyObject* name) const;
+  const BoxField* find_text(PyObject* name) const;
+};
+
+// The state of an open box. Throws TypeError for what is not a BoxBase, and BoxClosedError.
+const std::shared_ptr<BoxState>& state_of(const py::handle& box);
+const BoxField& field_of(const BoxState& state, const py::handle& name);  // throws KeyError
+
+// A value as the field's words; `content` receives 1 + capacity / 8 of them at most. False: a Python
+// exception is set that names the field and both sides.
+bool words_of(const BoxField& field, PyObject* value, std::vector<std::uint64_t>& content);
+// The same for one-word fields, the frequent types first. -1: error, 0: not a one-word field.
+int word_of(const BoxField& field, PyObject* value, std::uint64_t* word);
+// A new reference, or null with an exception set.
+PyObject* object_of(const BoxField& field, std::span<const std::uint64_t> words);
+
+// An update under way: words and arrays, kept alive.
+class Changes {
+ public:
+  explicit Changes(const BoxState& state) : state_(state) {}
+  // Throws py::error_already_set naming the field.
+  void add(const BoxField& field, PyObject* value);
+  // Blocks without the GIL until it is this writer's turn. Throws.
+  std::uint64_t commit(Deadline deadline);
+  std::uint64_t commit(Box::Write& write);
+
+ private:
+  struct Piece {
+    std::size_t first;
+    std::vector<std::uint64_t> content;
+  };
+  std::vector<Box::Words> words() const;
+  std::vector<const std::byte*> arrays() const;
+  std::uint64_t version_of(const Box::PublishResult& result) const;
+
+  const BoxState& state_;
+  std::vector<Piece> pieces_;
+  std::vector<std::pair<std::size_t, py::object>> arrays_;  // index and a contiguous array
+  std::vector<std::pair<std::size_t, const std::byte*>> pointers_;
+};
+
+// A C-contiguous NumPy array of the field's dtype and shape, from a tensor, an array or what converts.
+py::array array_for(const FieldSpec& spec, const py::handle& value);
+// A new array for the field; its memory is added to `out`.
+py::object new_array(const FieldSpec& spec, std::vector<std::byte*>* out);
+void set_state(const py::handle& box, std::shared_ptr<BoxState> state);
+// A fresh copy of one array, without the GIL.
+py::object copy_of(const BoxState& state, const BoxField& field);
+
+void add_box_type(py::module_& module);
+void bind_box_calls(py::module_& module);
+[[noreturn]] void raise_box_closed();
+
+}  // namespace gristmill::python
