@@ -71,8 +71,8 @@ $(PY): | system
 
 # torch alone first: whatever else is installed finds it there, and brings no other.
 $(REQUIREMENTS): requirements/torch.txt requirements/runtime.txt requirements/dev.txt | $(PY)
-	$(PIP) install -q -r requirements/torch.txt
-	$(PIP) install -q -r requirements/dev.txt
+	$(PIP) install -qq -r requirements/torch.txt
+	$(PIP) install -qq -r requirements/dev.txt
 	@touch $@
 
 build/release/build.ninja: CMakePresets.json $(REQUIREMENTS)
@@ -84,5 +84,5 @@ build: build/release/build.ninja | system
 
 # After the build, because an editable install compiles nothing itself.
 $(EDITABLE): pyproject.toml CMakeLists.txt $(REQUIREMENTS)
-	$(PIP) install -q --no-build-isolation --no-deps -e .
+	$(PIP) install -qq --no-build-isolation --no-deps -e .
 	@touch $@
