@@ -17,6 +17,14 @@ constexpr std::array kLossNames = {
     std::pair{"train/explained_variance", &LossStats::explained_variance},
 };
 
+constexpr std::array kStages = {
+    std::pair{"workers/environment_share", Counter::kEnvironmentNs},
+    std::pair{"workers/inference_share", Counter::kInferenceNs},
+    std::pair{"workers/space_wait_share", Counter::kSpaceWaitNs},
+    std::pair{"workers/copy_share", Counter::kCopyNs},
+    std::pair{"workers/parameters_share", Counter::kParametersNs},
+};
+
 double seconds(std::chrono::steady_clock::duration d) { return std::chrono::duration<double>(d).count(); }
 
 }  // namespace
@@ -44,6 +52,18 @@ double LagHistogram::mean() const {
     total += static_cast<double>(count);
   }
   return total > 0 ? sum / total : 0;
+}
+
+Metrics worker_shares(RunBoard& board) {
+  Metrics shares;
+  double total = 0;
+  for (const auto& [name, counter] : kStages) {
+    for (int i = 0; i < board.rows(); ++i) shares[name] += static_cast<double>(board.row(i).get(counter));
+    total += shares[name];
+  }
+  if (total == 0) return {};
+  for (auto& [name, share] : shares) share /= total;
+  return shares;
 }
 
 void IntervalMetrics::add_update(const UpdateFigures& figures) {

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <map>
 
-#include "learner/batch.h"
+#include "core/run_board.h"
 #include "learner/episodes.h"
 #include "learner/losses.h"
 #include "learner/train.h"
@@ -26,6 +26,11 @@ class LagHistogram {
  private:
   std::map<std::int64_t, std::int64_t> counts_;
 };
+
+// Where the workers' time went since each was started, all together: "workers/<stage>_share" for
+// environment, inference, space_wait (for a place in the queue), copy and parameters; they add up to 1.
+// Empty before anything was measured.
+Metrics worker_shares(RunBoard& board);
 
 // Of one update, as it goes into the figures.
 struct UpdateFigures {

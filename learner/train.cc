@@ -79,7 +79,12 @@ class Training {
 
   // The main loop: take a batch, learn from it, publish, look after everything else.
   TrainResult run(const std::string& resume_from) {
-    if (!prepare(resume_from)) return interrupted_at_start();
+    try {
+      if (!prepare(resume_from)) return interrupted_at_start();
+    } catch (...) {
+      launch_.abandon();
+      throw;
+    }
     publish();
     board_.announce_ready();
     while (!over()) {
@@ -168,11 +173,16 @@ class Training {
     interval_.add_frames(frames);
     episodes_.add(all);
     note_steps();
-    if (!result_.solved && config_.train.has_stop_at_return() && episodes_.window_full() &&
-        episodes_.mean_return() >= config_.train.stop_at_return) {
-      result_.solved = true;
-      result_.solved_at_s = process_age_s();
+    note_solved();
+  }
+
+  void note_solved() {
+    if (result_.solved || !config_.train.has_stop_at_return() || !episodes_.window_full() ||
+        episodes_.mean_return() < config_.train.stop_at_return) {
+      return;
     }
+    result_.solved = true;
+    result_.solved_at_s = process_age_s();
   }
 
   void learn(const BatchView& rows) {
@@ -273,17 +283,17 @@ class Training {
 
   void log() {
     if (!hooks_.on_metrics) return;
-    hooks_.on_metrics(interval_.finish(
-        episodes_,
-        {{"time/total_timesteps", static_cast<double>(frames_)},
-         {"time/time_elapsed", earlier_elapsed_s_ + seconds_since(begin_)},
-         {"time/episodes", static_cast<double>(episodes_.finished())},
-         {"train/n_updates", static_cast<double>(updates_)},
-         {"train/version", static_cast<double>(version())},
-         {"train/dropped_stale", static_cast<double>(result_.dropped_stale)},
-         {"queue/fill", static_cast<double>(queue_->size()) / static_cast<double>(queue_->capacity())},
-         {"workers/alive", static_cast<double>(pool_.alive())},
-         {"workers/restarts", static_cast<double>(pool_.restarts())}}));
+    Metrics totals = worker_shares(board_);
+    totals["time/total_timesteps"] = static_cast<double>(frames_);
+    totals["time/time_elapsed"] = earlier_elapsed_s_ + seconds_since(begin_);
+    totals["time/episodes"] = static_cast<double>(episodes_.finished());
+    totals["train/n_updates"] = static_cast<double>(updates_);
+    totals["train/version"] = static_cast<double>(version());
+    totals["train/dropped_stale"] = static_cast<double>(result_.dropped_stale);
+    totals["queue/fill"] = static_cast<double>(queue_->size()) / static_cast<double>(queue_->capacity());
+    totals["workers/alive"] = static_cast<double>(pool_.alive());
+    totals["workers/restarts"] = static_cast<double>(pool_.restarts());
+    hooks_.on_metrics(interval_.finish(episodes_, totals));
   }
 
   // A disk that is full costs a checkpoint, not the run; the last one before the end does.
@@ -334,6 +344,7 @@ class Training {
     earlier_version_ = state.version;
     earlier_elapsed_s_ = state.elapsed_s;
     result_.dropped_stale = state.counters.at("dropped_stale");
+    note_solved();
   }
 
   // First and last environment step of this launch, on the monotonic clock. Rows are cleared when a

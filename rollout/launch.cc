@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <atomic>
 #include <cctype>
 #include <cerrno>
 #include <cstdlib>
@@ -13,6 +14,7 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -86,17 +88,31 @@ void write_file(const fs::path& path, const std::string& text) {
 }  // namespace
 
 Launch::Launch(const ResolvedConfig& config, const LaunchOptions& options)
-    : config_(config.config), earlier_launches_(options.earlier_launches) {
+    : config_(config.config),
+      resumed_(!options.resume_dir.empty()),
+      earlier_launches_(options.earlier_launches) {
   if (options.worker_command.empty()) throw std::invalid_argument("launch: worker_command is empty");
   sweep_segments();
-  if (options.resume_dir.empty()) {
+  if (!resumed_) {
     run_dir_ = make_run_directory(config_).string();
     write_file(fs::path(run_dir_) / "config.yaml", dump_config(config_));
   } else {
     run_dir_ = options.resume_dir;
   }
+  try {
+    start(options);
+  } catch (...) {
+    abandon();
+    throw;
+  }
+}
+
+void Launch::start(const LaunchOptions& options) {
   const auto rows = static_cast<int>(config_.workers.count);
-  board_ = RunBoard::create(segment_name(plain(config_.run.name), "board"), rows);
+  // Numbered: a process may have several runs of one name, in different folders.
+  static std::atomic<int> launches{0};
+  const std::string run = plain(config_.run.name) + "-" + std::to_string(++launches);
+  board_ = RunBoard::create(segment_name(run, "board"), rows);
   Config for_workers = config_;
   if (earlier_launches_ > 0) {
     // Into 62 bits: a seed is a non-negative number.
@@ -109,6 +125,15 @@ Launch::Launch(const ResolvedConfig& config, const LaunchOptions& options)
 }
 
 Launch::~Launch() = default;
+
+void Launch::abandon() noexcept {
+  if (resumed_) return;
+  std::error_code ignored;
+  const auto files = std::distance(fs::directory_iterator(run_dir_, ignored), fs::directory_iterator());
+  if (files > 1) return;
+  fs::remove(fs::path(run_dir_) / "config.yaml", ignored);
+  fs::remove(run_dir_, ignored);
+}
 
 WorkerPool::Command native_worker_command() {
   if (const char* given = std::getenv("GRISTMILL_WORKER"); given != nullptr && *given != '\0') return {given};

@@ -33,6 +33,10 @@ class Launch {
   Launch(const Launch&) = delete;
   Launch& operator=(const Launch&) = delete;
 
+  // The run never began: removes the directory of a new run again, as long as nothing but its
+  // config.yaml is in it.
+  void abandon() noexcept;
+
   const Config& config() const { return config_; }
   const std::string& run_dir() const { return run_dir_; }
   std::int64_t earlier_launches() const { return earlier_launches_; }
@@ -40,8 +44,11 @@ class Launch {
   WorkerPool& pool() { return *pool_; }
 
  private:
+  void start(const LaunchOptions& options);
+
   Config config_;
   std::string run_dir_;
+  bool resumed_ = false;
   std::int64_t earlier_launches_ = 0;
   std::unique_ptr<RunBoard> board_;
   std::unique_ptr<WorkerPool> pool_;

@@ -2,6 +2,7 @@
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstring>
@@ -38,12 +39,12 @@ std::uint64_t nanoseconds_of(Clock::duration d) {
 class StageClock {
  public:
   explicit StageClock(RunBoard::Row& row) : row_(row) {}
-  void charge(Counter counter) {
+  // `elsewhere`: how much of it another counter has already.
+  void charge(Counter counter, Clock::duration elsewhere = {}) {
     const auto now = Clock::now();
-    row_.add(counter, nanoseconds_of(now - last_));
+    row_.add(counter, nanoseconds_of(std::max(now - last_ - elsewhere, Clock::duration::zero())));
     last_ = now;
   }
-  void skip() { last_ = Clock::now(); }
 
  private:
   RunBoard::Row& row_;
@@ -209,10 +210,12 @@ class RolloutWorker {
 
   bool put() {
     std::int64_t done = 0;
+    Clock::duration waited{};
     std::vector<const std::byte*> fields(buffer_.fields().begin(), buffer_.fields().end());
     while (done < count_) {
       const auto result = queue_->put_many(fields, count_ - done, Deadline::in(kWaitSlice));
-      row_.add(Counter::kSpaceWaitNs, static_cast<std::uint64_t>(result.waited.count()));
+      row_.add(Counter::kSpaceWaitNs, nanoseconds_of(result.waited));
+      waited += result.waited;
       row_.add(Counter::kTrajectories, static_cast<std::uint64_t>(result.put));
       done += result.put;
       for (std::size_t f = 0; f < fields.size(); ++f) {
@@ -225,7 +228,7 @@ class RolloutWorker {
       }
     }
     row_.set(Counter::kLastStepNs, nanoseconds_of(Clock::now().time_since_epoch()));
-    clock_.charge(Counter::kCopyNs);
+    clock_.charge(Counter::kCopyNs, waited);
     return true;
   }
 

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "core/run_board.h"
+#include "core/segment.h"
 #include "learner/metrics.h"
 #include "tests/learner/batch_fixture.h"
 
@@ -68,6 +70,20 @@ TEST(IntervalMetricsTest, AveragesUpdatesUnderTheNamesThatDashboardsKnowAndStart
   EXPECT_DOUBLE_EQ(metrics.at("train/grad_norm"), 3);
   EXPECT_DOUBLE_EQ(metrics.at("train/learning_rate"), 0.2);
   EXPECT_FALSE(interval.finish(Episodes(), {}).contains("train/value_loss"));
+}
+
+TEST(WorkerSharesTest, AddUpAllWorkersStagesToOne) {
+  const auto board = RunBoard::create(segment_name("shares", "board"), 2);
+  EXPECT_TRUE(worker_shares(*board).empty());
+  board->row(0).add(Counter::kEnvironmentNs, 300);
+  board->row(1).add(Counter::kEnvironmentNs, 300);
+  board->row(1).add(Counter::kInferenceNs, 350);
+  board->row(0).add(Counter::kCopyNs, 50);
+  const Metrics shares = worker_shares(*board);
+  EXPECT_DOUBLE_EQ(shares.at("workers/environment_share"), 0.6);
+  EXPECT_DOUBLE_EQ(shares.at("workers/inference_share"), 0.35);
+  EXPECT_DOUBLE_EQ(shares.at("workers/copy_share"), 0.05);
+  EXPECT_DOUBLE_EQ(shares.at("workers/space_wait_share"), 0);
 }
 
 }  // namespace
