@@ -1,0 +1,26 @@
+#pragma once
+
+// Memory with Python's buffer protocol: what an array that came through a queue looks into. Needs the
+// GIL, except where noted.
+
+#include <Python.h>
+
+#include <cstddef>
+
+namespace gristmill::python {
+
+// Uninitialised memory of its own, aligned to 64, writeable. Large regions are used again when their
+// last user is gone, up to kPooledBytes in all: touching fresh pages costs as much as the copy.
+// Returns nullptr with MemoryError set. *data is where it lies.
+inline constexpr std::size_t kPooledBytes = std::size_t{32} << 20;
+PyObject* new_region(std::size_t bytes, std::byte** data);
+// A look into memory that `owner` keeps (a new reference is taken).
+PyObject* new_region_of(std::byte* data, std::size_t bytes, PyObject* owner);
+
+// Copies; frees the GIL while it copies much.
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
+
+// Makes the type. Returns false with an exception set.
+bool init_memory_region();
+
+}  // namespace gristmill::python

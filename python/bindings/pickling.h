@@ -1,0 +1,26 @@
+#pragma once
+
+// Pickle, for what is not plain: protocol 5, large buffers out of band, and the reducers that
+// multiprocessing registers. Needs the GIL.
+
+#include <Python.h>
+
+#include <cstddef>
+#include <span>
+
+#include "python/bindings/message_form.h"
+
+namespace gristmill::python {
+
+// Appends the pickle of `object` to the message in progress. Returns false with an exception set, and
+// the message restarted.
+bool encode_pickle(PyObject* object, Outgoing& out);
+
+// A message of kPickleForm or kBuffersForm. A new reference, or nullptr with an exception set. owner:
+// as for decode_plain.
+PyObject* decode_pickle(std::span<const std::byte> message, PyObject* owner);
+
+// Makes the types. Returns false with an exception set.
+bool init_pickling();
+
+}  // namespace gristmill::python

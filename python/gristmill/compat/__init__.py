@@ -1,0 +1,1 @@
+"""Modules with other libraries' names, signatures and defaults, on gristmill's parts."""
