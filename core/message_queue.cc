@@ -102,9 +102,9 @@ struct MessageQueue::Impl {
   template <class Source>
   PutResult put_all(const Source& source, Deadline deadline);
   // Waits for `ready`, a slice at most, and lets recovery have a look at its end. kOk: look again.
+  // `first`: of the waits of one call.
   template <class Ready>
-  Outcome wait(EventCount& event, Deadline deadline, const Ready& ready);
-  Outcome wait_for_space(std::uint64_t length, bool reserved, Deadline deadline, bool* counted);
+  Outcome wait(EventCount& event, bool first, Deadline deadline, const Ready& ready);
   // What a step of the writer that did not succeed means for the put. kOk: again.
   Outcome settle(const MessageStep& step, std::uint64_t length, bool reserved, Deadline deadline,
                  bool* waited);
@@ -148,11 +148,12 @@ bool MessageQueue::Impl::recover_if_due() {
 }
 
 template <class Ready>
-MessageQueue::Outcome MessageQueue::Impl::wait(EventCount& event, Deadline deadline, const Ready& ready) {
+MessageQueue::Outcome MessageQueue::Impl::wait(EventCount& event, bool first, Deadline deadline,
+                                               const Ready& ready) {
   // Whoever is waited for is most likely about to act: giving it the core for a moment saves a sleep
   // and a wake, and costs nothing when there is nobody to give it to but the idle.
   constexpr int kYields = 20;
-  for (int i = 0; i < kYields && !deadline.is_now(); ++i) {
+  for (int i = 0; i < kYields && first && !deadline.is_now(); ++i) {
     if (ready()) return Outcome::kOk;
     ::sched_yield();
   }
@@ -204,9 +205,9 @@ MessageQueue::Outcome MessageQueue::Impl::settle(const MessageStep& step, std::u
     if (dropped.result == Result::kBroken) return Outcome::kBroken;
     if (dropped.result == Result::kDone) return Outcome::kOk;
   }
-  if (!*waited) control.put_waits.fetch_add(1, std::memory_order_relaxed);
-  *waited = true;
-  return wait(control.not_full, deadline, [&] { return writer.may_put(length, reserved); });
+  const bool first = !std::exchange(*waited, true);
+  if (first) control.put_waits.fetch_add(1, std::memory_order_relaxed);
+  return wait(control.not_full, first, deadline, [&] { return writer.may_put(length, reserved); });
 }
 
 void MessageQueue::Impl::put_done(std::uint64_t messages, std::uint64_t position, bool waited) {
@@ -391,8 +392,8 @@ MessageQueue::Outcome MessageQueue::get_many(std::int64_t max, std::uint64_t max
       case Result::kNothing:
         if (freed > 0) control.not_full.notify(static_cast<std::int64_t>(std::exchange(freed, 0)));
         if (!waited) control.get_waits.fetch_add(1, std::memory_order_relaxed);
-        waited = true;
-        outcome = impl_->wait(control.not_empty, deadline, [&] { return impl_->reader.may_get(); });
+        outcome = impl_->wait(control.not_empty, !std::exchange(waited, true), deadline,
+                              [&] { return impl_->reader.may_get(); });
         break;
       default:
         outcome = Outcome::kBroken;
@@ -438,8 +439,8 @@ MessageQueue::TakeResult MessageQueue::take(std::int64_t max, std::uint64_t max_
       case Result::kNothing:
         impl_->get_done(step.freed, false);
         if (!waited) control.get_waits.fetch_add(1, std::memory_order_relaxed);
-        waited = true;
-        result.outcome = impl_->wait(control.not_empty, deadline, [&] { return impl_->reader.may_get(); });
+        result.outcome = impl_->wait(control.not_empty, !std::exchange(waited, true), deadline,
+                                     [&] { return impl_->reader.may_get(); });
         break;
       default:
         result.outcome = Outcome::kBroken;
@@ -452,8 +453,8 @@ MessageQueue::TakeResult MessageQueue::take(std::int64_t max, std::uint64_t max_
 MessageQueue::Outcome MessageQueue::wait_readable(Deadline deadline) {
   EventCount& event = impl_->ring.control().not_empty;
   const auto ready = [&] { return impl_->reader.may_get(); };
-  while (!ready()) {
-    const Outcome outcome = impl_->wait(event, deadline, ready);
+  for (bool first = true; !ready(); first = false) {
+    const Outcome outcome = impl_->wait(event, first, deadline, ready);
     if (outcome != Outcome::kOk) return ready() ? Outcome::kOk : outcome;
   }
   event.notify(1);  // this one takes nothing yet
@@ -463,8 +464,8 @@ MessageQueue::Outcome MessageQueue::wait_readable(Deadline deadline) {
 MessageQueue::Outcome MessageQueue::wait_writable(std::uint64_t length, Deadline deadline) {
   EventCount& event = impl_->ring.control().not_full;
   const auto ready = [&] { return impl_->writer.may_put(length, length > kLargeMessage); };
-  while (!ready()) {
-    const Outcome outcome = impl_->wait(event, deadline, ready);
+  for (bool first = true; !ready(); first = false) {
+    const Outcome outcome = impl_->wait(event, first, deadline, ready);
     if (outcome != Outcome::kOk) return ready() ? Outcome::kOk : outcome;
   }
   event.notify(1);
