@@ -37,6 +37,7 @@ class Peer:
     requirements: Path
     driver: Path
     arguments: tuple[str, ...]  # {seed} and {folder} are filled in
+    torch: bool = True
 
     def _stamp(self) -> str:
         return hashlib.sha256(self.requirements.read_bytes()).hexdigest()
@@ -58,7 +59,8 @@ class Peer:
             if not python.exists():
                 venv.create(environment, with_pip=True)
             pip = [str(python), "-m", "pip", "--disable-pip-version-check", "install", "-q"]
-            for what in ([_TORCH], ["-r", str(self.requirements)]):
+            first = [[_TORCH]] if self.torch else []
+            for what in (*first, ["-r", str(self.requirements)]):
                 done = subprocess.run([*pip, *what], capture_output=True, text=True, stdin=subprocess.DEVNULL)
                 if done.returncode:
                     reasons = [line for line in done.stderr.splitlines() if "ERROR" in line]
@@ -108,6 +110,15 @@ PEERS: dict[str, Peer] = {
         requirements=_HERE / "requirements" / "sb3.txt",
         driver=_HERE / "drivers" / "run_stable_baselines3.py",
         arguments=("{seed}",),
+    ),
+    "queue": Peer(
+        key="queue",
+        title="faster-fifo 1.5.2 and pyzmq 27.3.0",
+        settings="as they come",
+        requirements=_HERE / "requirements" / "queue.txt",
+        driver=_HERE / "drivers" / "run_queue.py",
+        arguments=(),
+        torch=False,
     ),
 }
 

@@ -19,6 +19,8 @@ import typer
 from gristmill.bench import machine, report
 from gristmill.bench.peers import PEERS, Peer, PeerMissingError, default_folder
 
+# Those that train.
+_TRAINERS = [key for key, peer in PEERS.items() if peer.torch]
 # Ours: each configuration as it is shipped.
 OURS = {
     "cartpole": "gristmill, cartpole",
@@ -131,7 +133,7 @@ def bench_train(
     limit: Annotated[
         float, typer.Option(min=10, help="At most so long: then 475 counts as not reached.")
     ] = 60,
-    peers: Annotated[str, typer.Option(help=f"Of: {', '.join(PEERS)}. Empty: none.")] = "sf,sb3",
+    peers: Annotated[str, typer.Option(help=f"Of: {', '.join(_TRAINERS)}. Empty: none.")] = "sf,sb3",
     ours: Annotated[str, typer.Option(help=f"Of: {', '.join(OURS)}.")] = ",".join(OURS),
     configs: Annotated[Path, typer.Option(help="The folder of our configurations.")] = Path("configs"),
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every run's figures here.")] = None,
@@ -145,7 +147,7 @@ def bench_train(
     from rich.console import Console
 
     console = Console(stderr=True)
-    peer_keys = _chosen(peers, list(PEERS), "--peers")
+    peer_keys = _chosen(peers, _TRAINERS, "--peers")
     our_keys = _chosen(ours, list(OURS), "--ours")
     for key in our_keys:
         if not (configs / f"{key}.yaml").exists():

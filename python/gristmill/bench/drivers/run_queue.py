@@ -1,0 +1,226 @@
+"""One measurement of one queue, in a process of its own: ours, and in the peers' environment theirs.
+
+Arguments: case, queue, then the case's numbers. The last line is "RESULT {…}". All queues do the same work
+in the same way; a get_many that a queue lacks is a get.
+"""
+
+import json
+import multiprocessing as mp
+import os
+import statistics
+import sys
+import tempfile
+import time
+
+# For all that have such a limit.
+BYTES = 16 << 20
+WAIT = 600.0
+context = mp.get_context("fork")
+
+
+class GristmillQueue:
+    def __init__(self, size=BYTES, **options):
+        import gristmill as gm
+
+        self.queue = gm.Queue(max_size_bytes=size, **options)
+        self.put, self.get, self.put_many = self.queue.put, self.queue.get, self.queue.put_many
+        self.get_many = self.queue.get_many
+
+
+class FasterFifoQueue:
+    def __init__(self, size=BYTES):
+        import faster_fifo
+        import faster_fifo_reduction  # noqa: F401
+
+        self.queue = faster_fifo.Queue(max_size_bytes=size)
+        queue = self.queue
+        self.put = lambda x: queue.put(x, True, WAIT)
+        self.get = lambda: queue.get(True, WAIT)
+        self.put_many = lambda xs: queue.put_many(xs, True, WAIT)
+        self.get_many = lambda: queue.get_many(True, WAIT)
+
+
+class MultiprocessingQueue:
+    def __init__(self, size=BYTES):
+        self.queue = context.Queue()
+        self.put, self.get = self.queue.put, self.queue.get
+        self.put_many = None
+        self.get_many = lambda: [self.queue.get()]
+
+
+QUEUES = {
+    "gristmill": GristmillQueue,
+    "faster-fifo": FasterFifoQueue,
+    "multiprocessing": MultiprocessingQueue,
+}
+
+
+def spread(target, many_arguments):
+    processes = [context.Process(target=target, args=arguments) for arguments in many_arguments]
+    for process in processes:
+        process.start()
+    return processes
+
+
+def produce(queue, count):
+    put = queue.put
+    for i in range(count):
+        put((i,) * 5)
+
+
+def consume(queue, many, counts):
+    taken = 0
+    if many:
+        get_many = queue.get_many
+        while True:
+            batch = get_many()
+            ends = batch.count(None)
+            taken += len(batch) - ends
+            if ends:
+                for _ in range(ends - 1):
+                    queue.put(None)
+                break
+    else:
+        get = queue.get
+        while get() is not None:
+            taken += 1
+    counts.put(taken)
+
+
+def table(kind, producers, consumers, messages, many):
+    """Seconds from the first process start to the last join."""
+    queue, counts = QUEUES[kind](), context.SimpleQueue()
+    begin = time.perf_counter()
+    takers = spread(consume, [(queue, many, counts)] * consumers)
+    makers = spread(produce, [(queue, messages)] * producers)
+    for process in makers:
+        process.join()
+    for _ in takers:
+        queue.put(None)
+    taken = sum(counts.get() for _ in takers)
+    for process in takers:
+        process.join()
+    seconds = time.perf_counter() - begin
+    if taken != producers * messages or any(p.exitcode for p in makers + takers):
+        sys.exit(f"{taken} of {producers * messages} messages arrived")
+    return {"seconds": seconds}
+
+
+def send(queue, messages, batched):
+    if batched:
+        batch = [b"MESSAGE"] * 1000
+        for _ in range(messages // 1000):
+            queue.put_many(batch)
+    else:
+        put = queue.put
+        for _ in range(messages):
+            put(b"MESSAGE")
+
+
+def stream(kind, messages, batched, raw):
+    """Messages a second, one sender, one receiver."""
+    if kind.startswith("zmq"):
+        return stream_zmq(kind, messages)
+    queue = QUEUES[kind](**({"serializer": "raw"} if raw else {}))
+    begin = time.perf_counter()
+    sender = context.Process(target=send, args=(queue, messages, batched))
+    sender.start()
+    taken = 0
+    get_many = queue.get_many
+    while taken < messages:
+        taken += len(get_many())
+    sender.join()
+    return {"per_s": taken / (time.perf_counter() - begin)}
+
+
+def send_zmq(address, messages):
+    import zmq
+
+    socket = zmq.Context().socket(zmq.PUSH)
+    socket.connect(address)
+    for _ in range(messages):
+        socket.send(b"MESSAGE")
+    socket.close()
+
+
+def stream_zmq(kind, messages):
+    import zmq
+
+    folder = tempfile.mkdtemp()
+    address = f"ipc://{folder}/socket" if kind == "zmq-ipc" else "tcp://127.0.0.1:*"
+    begin = time.perf_counter()
+    # The child makes a context of its own: this one starts after the fork.
+    address_pipe = context.Pipe()
+    sender = context.Process(target=lambda: send_zmq(address_pipe[1].recv(), messages))
+    sender.start()
+    socket = zmq.Context().socket(zmq.PULL)
+    socket.bind(address)
+    address_pipe[0].send(socket.getsockopt_string(zmq.LAST_ENDPOINT))
+    for _ in range(messages):
+        socket.recv()
+    sender.join()
+    return {"per_s": messages / (time.perf_counter() - begin)}
+
+
+def send_arrays(queue, array, count):
+    for _ in range(count):
+        queue.put(array)
+
+
+def bandwidth(kind, size, count, in_place):
+    """Payload bytes a second of uint8 arrays; memcpy: of two plain copies."""
+    import numpy as np
+
+    array = np.ones(size, np.uint8)
+    if kind == "memcpy":
+        middle, end = np.empty_like(array), np.empty_like(array)
+        np.copyto(middle, array)
+        np.copyto(end, middle)
+        begin = time.perf_counter()
+        for _ in range(count):
+            np.copyto(middle, array)
+            np.copyto(end, middle)
+        return {"per_s": size * count / (time.perf_counter() - begin)}
+    queue = QUEUES[kind](max(BYTES, 4 * size + (1 << 20)))
+    sender = context.Process(target=send_arrays, args=(queue, array, count))
+    begin = time.perf_counter()
+    sender.start()
+    taken = 0
+    while taken < count:
+        if in_place:
+            with queue.get_many(copy=False) as batch:
+                taken += len(batch)
+                assert all(one.size == size for one in batch)
+        else:
+            taken += len(queue.get_many())
+    sender.join()
+    return {"per_s": size * count / (time.perf_counter() - begin)}
+
+
+def echo(there, back, count):
+    for _ in range(count):
+        back.put(there.get())
+
+
+def round_trip(kind, count):
+    """Microseconds there and back between two processes, each asleep until its turn."""
+    there, back = QUEUES[kind](1 << 20), QUEUES[kind](1 << 20)
+    child = context.Process(target=echo, args=(there, back, count))
+    child.start()
+    times = []
+    for i in range(count):
+        begin = time.perf_counter()
+        there.put(i)
+        back.get()
+        times.append((time.perf_counter() - begin) * 1e6)
+    child.join()
+    times = sorted(times[count // 10 :])
+    return {"p50_us": statistics.median(times), "p99_us": times[int(len(times) * 0.99)]}
+
+
+CASES = {"table": table, "stream": stream, "bandwidth": bandwidth, "round-trip": round_trip}
+
+if __name__ == "__main__":
+    case, kind, *numbers = sys.argv[1:]
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    print("RESULT " + json.dumps(CASES[case](kind, *map(int, numbers))))
