@@ -564,8 +564,8 @@ bool init_batch(PyObject* module) {
   static PyMethodDef methods[] = {
       {"release", &batch_release, METH_NOARGS,
        "release($self, /)\n--\n\nFrees the messages' space. Idempotent. Arrays must not be used afterwards."},
-      {"__enter__", &batch_enter, METH_NOARGS, nullptr},
-      {"__exit__", &batch_exit, METH_VARARGS, nullptr},
+      {"__enter__", &batch_enter, METH_NOARGS, "__enter__($self, /)\n--\n\n"},
+      {"__exit__", &batch_exit, METH_VARARGS, "__exit__($self, /, *args)\n--\n\nReleases."},
       {nullptr, nullptr, 0, nullptr},
   };
   static PyType_Slot slots[] = {

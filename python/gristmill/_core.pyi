@@ -12,6 +12,8 @@ __all__: list[str] = [
     "Batch",
     "ConfigError",
     "Launch",
+    "MessageBatch",
+    "MessageQueue",
     "OptionInfo",
     "QueueClosed",
     "ResolvedConfig",
@@ -192,6 +194,129 @@ class TrajectoryQueue:
         """
     @property
     def name(self) -> str: ...
+
+class MessageBatch:
+    """
+    Messages taken without a copy: a sequence whose arrays and memoryviews look into the queue.
+
+    Their space is free again after release(), after the `with` block, or when the batch and all its views are gone; views must not be used after an explicit release.
+    """
+    def __enter__(self): ...
+    def __exit__(self, *args):
+        """
+        Releases.
+        """
+    def __getitem__(self, key):
+        """
+        Return self[key].
+        """
+    def __iter__(self):
+        """
+        Implement iter(self).
+        """
+    def __len__(self):
+        """
+        Return len(self).
+        """
+    def release(self):
+        """
+        Frees the messages' space. Idempotent. Arrays must not be used afterwards.
+        """
+
+class MessageQueue:
+    """
+    What gristmill.Queue is made on: its methods that run for every message.
+    """
+    @staticmethod
+    def __new__(type, *args, **kwargs):
+        """
+        Create and return a new object.  See help(type) for accurate signature.
+        """
+    def _attach(self, name: str, timeout: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def _bytes_used(self) -> int: ...
+    def _capacity_bytes(self) -> int: ...
+    def _close(self) -> None: ...
+    def _closed(self) -> bool: ...
+    def _configure(
+        self,
+        serializer: str,
+        loads: typing.Any,
+        dumps: typing.Any,
+        loads_views: bool,
+        default_timeout: typing.Any,
+    ) -> None: ...
+    def _create(
+        self,
+        name: str,
+        max_messages: typing.SupportsInt | typing.SupportsIndex,
+        max_bytes: typing.SupportsInt | typing.SupportsIndex,
+        overflow: str,
+    ) -> None: ...
+    def _holders(self) -> list: ...
+    def _is_shut_down(self) -> bool: ...
+    def _largest_message(self) -> int: ...
+    def _max_bytes(self) -> int: ...
+    def _max_messages(self) -> int: ...
+    def _name(self) -> str: ...
+    def _overflow(self) -> str: ...
+    def _recover(self) -> int: ...
+    def _room(self) -> bool: ...
+    def _shut_down(self) -> None: ...
+    def _size(self) -> int: ...
+    def _statistics(self) -> dict: ...
+    def _try_put(self, obj):
+        """
+        puts without waiting: 0, or, when there is no space, one more than its bytes.
+        """
+    def _unlink(self) -> None: ...
+    def _wait_readable(self, timeout: typing.SupportsFloat | typing.SupportsIndex) -> bool:
+        """
+        Whether there is something to take; waits for it, and takes nothing.
+        """
+    def _wait_writable(
+        self,
+        needed: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> bool:
+        """
+        Whether what _try_put could not put, with this result, may fit now; waits for it.
+        """
+    def get(self, block=True, timeout=None):
+        """
+        Takes one object. Waits while the queue is empty, at most `timeout` seconds: queue.Empty then.
+        """
+    def get_many(self, block=True, timeout=None, max_messages_to_get=1000000000, copy=True):
+        """
+        A list of what is there, at least one and at most so many; waits for the first.
+
+        With copy=False a MessageBatch, whose arrays look into the queue until it is released. A message that cannot be loaded is reported by the next call, with its bytes as the exception's `payload`; the others are returned.
+        """
+    def get_many_nowait(self, max_messages_to_get=1000000000, copy=True):
+        """
+        get_many without waiting.
+        """
+    def get_nowait(self):
+        """
+        Takes one object if there is one: queue.Empty otherwise.
+        """
+    def put(self, obj, block=True, timeout=None):
+        """
+        Puts one object. Blocks while the queue is full, at most `timeout` seconds: queue.Full then. ValueError for what can never fit, and after close().
+        """
+    def put_many(self, xs, block=True, timeout=None):
+        """
+        Puts the objects of an iterable, in order, in parts when there is not space for all.
+
+        Any exception has `put`: how many went in, from the front. Objects that cannot be serialised are left out, and the first such error is raised when the others are in.
+        """
+    def put_many_nowait(self, xs):
+        """
+        put_many without waiting.
+        """
+    def put_nowait(self, obj):
+        """
+        puts without waiting: queue.Full when there is no space.
+        """
 
 class RunBoard:
     """
