@@ -60,6 +60,8 @@ struct RecordWord {
     if ((word & 0xFF) != kMark || state > RecordState::kCopying) return {};
     return {word >> 24, state, word >> 12 & 0xFFF};
   }
+  // The same record when nothing is left to be done with it.
+  RecordWord consumed() const { return {length, RecordState::kReady, 0}; }
   // What the record takes of the ring.
   std::uint64_t stride() const { return (sizeof(std::uint64_t) + length + 15) & ~std::uint64_t{15}; }
 };

@@ -3,75 +3,20 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <atomic>
 #include <chrono>
-#include <cstring>
 #include <stdexcept>
-#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "core/fault_point.h"
-#include "core/message_layout.h"
-#include "core/message_reader.h"
-#include "core/message_ring.h"
-#include "core/message_writer.h"
-#include "core/segment.h"
+#include "core/message_queue_impl.h"
+#include "core/message_source.h"
 
 namespace gristmill {
 namespace {
 
 using Bytes = std::span<const std::byte>;
 using Result = MessageStep::Result;
-
-// Small copies inline: for a message of a few dozen bytes, memcpy's call is most of its cost.
-inline void copy_bytes(std::byte* to, const std::byte* from, std::size_t n) {
-  if (n > 32) {
-    std::memcpy(to, from, n);
-  } else if (n >= 16) {
-    std::memcpy(to, from, 16);
-    std::memcpy(to + n - 16, from + n - 16, 16);
-  } else if (n >= 8) {
-    std::memcpy(to, from, 8);
-    std::memcpy(to + n - 8, from + n - 8, 8);
-  } else {
-    for (std::size_t i = 0; i < n; ++i) to[i] = from[i];
-  }
-}
-
-// What a put puts: see MessageWriter::append.
-struct OneMessage {
-  Bytes message;
-  std::uint64_t count() const { return 1; }
-  std::uint64_t length(std::uint64_t) const { return message.size(); }
-  void copy(std::uint64_t, std::byte* to) const { copy_bytes(to, message.data(), message.size()); }
-};
-struct OneOfParts {
-  std::span<const Bytes> parts;
-  std::uint64_t total = 0;
-  std::uint64_t count() const { return 1; }
-  std::uint64_t length(std::uint64_t) const { return total; }
-  void copy(std::uint64_t, std::byte* to) const {
-    for (const Bytes part : parts) {
-      copy_bytes(to, part.data(), part.size());
-      to += part.size();
-    }
-  }
-};
-struct ManyMessages {
-  std::span<const Bytes> messages;
-  std::uint64_t count() const { return messages.size(); }
-  std::uint64_t length(std::uint64_t i) const { return messages[i].size(); }
-  void copy(std::uint64_t i, std::byte* to) const { copy_bytes(to, messages[i].data(), messages[i].size()); }
-};
-struct PackedMessages {
-  const std::byte* packed;
-  std::span<const std::uint64_t> ends;
-  std::uint64_t begin(std::uint64_t i) const { return i == 0 ? 0 : ends[i - 1]; }
-  std::uint64_t count() const { return ends.size(); }
-  std::uint64_t length(std::uint64_t i) const { return ends[i] - begin(i); }
-  void copy(std::uint64_t i, std::byte* to) const { copy_bytes(to, packed + begin(i), length(i)); }
-};
 
 std::int64_t milliseconds_now() {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -80,48 +25,6 @@ std::int64_t milliseconds_now() {
 }
 
 }  // namespace
-
-struct MessageQueue::Impl {
-  Impl(Segment&& owned, const MessageLayout& checked)
-      : segment(std::move(owned)),
-        layout(checked),
-        ring(map()),
-        lease(ring.leases()),
-        writer(ring, layout, lease),
-        reader(ring, lease) {}
-
-  MessageRing map() const {
-    try {
-      return MessageRing(segment, layout);
-    } catch (const std::system_error& error) {
-      throw SegmentError(SegmentError::Reason::kSystem,
-                         "message queue '" + segment.name() + "': " + error.what());
-    }
-  }
-
-  template <class Source>
-  PutResult put_all(const Source& source, Deadline deadline);
-  // Waits for `ready`, a slice at most, and lets recovery have a look at its end. kOk: look again.
-  // `first`: of the waits of one call.
-  template <class Ready>
-  Outcome wait(EventCount& event, bool first, Deadline deadline, const Ready& ready);
-  // What a step of the writer that did not succeed means for the put. kOk: again.
-  Outcome settle(const MessageStep& step, std::uint64_t length, bool reserved, Deadline deadline,
-                 bool* waited);
-  bool recover_if_due();
-  std::int64_t recover();
-  // After messages were put, or taken: who may go on now.
-  void put_done(std::uint64_t messages, std::uint64_t position, bool waited);
-  void get_done(std::uint64_t freed, bool left);
-
-  Segment segment;
-  MessageLayout layout;
-  MessageRing ring;
-  MessageLease lease;
-  MessageWriter writer;
-  MessageReader reader;
-  std::atomic<bool> return_on_signals{false};
-};
 
 std::int64_t MessageQueue::Impl::recover() {
   ring.control().recovered_at.store(milliseconds_now(), std::memory_order_relaxed);
@@ -523,65 +426,5 @@ void MessageQueue::return_on_signals(bool yes) {
 std::int64_t MessageQueue::recover() { return impl_->recover(); }
 
 void MessageQueue::unlink() noexcept { impl_->segment.unlink(); }
-
-MessageQueue::Reservation::Reservation(Reservation&& other) noexcept { *this = std::move(other); }
-
-MessageQueue::Reservation& MessageQueue::Reservation::operator=(Reservation&& other) noexcept {
-  if (this != &other) {
-    abandon();
-    queue_ = std::exchange(other.queue_, nullptr);
-    position_ = other.position_;
-    owner_ = other.owner_;
-    bytes_ = std::exchange(other.bytes_, {});
-  }
-  return *this;
-}
-
-void MessageQueue::Reservation::commit(std::size_t length) {
-  if (queue_ == nullptr) throw std::logic_error("commit() of a reservation that is empty or done");
-  if (length > bytes_.size()) {
-    throw std::invalid_argument("commit of " + std::to_string(length) + " bytes of " +
-                                std::to_string(bytes_.size()) + " reserved");
-  }
-  MessageQueue& queue = *std::exchange(queue_, nullptr);
-  const std::uint64_t reserved = std::exchange(bytes_, {}).size();
-  if (owner_ != ProcessIdentity::self_packed()) return;
-  queue.impl_->writer.commit(position_, reserved, length);
-  queue.impl_->put_done(1, position_, false);
-}
-
-void MessageQueue::Reservation::abandon() {
-  if (queue_ == nullptr) return;
-  MessageQueue& queue = *std::exchange(queue_, nullptr);
-  const std::uint64_t reserved = std::exchange(bytes_, {}).size();
-  if (owner_ != ProcessIdentity::self_packed()) return;
-  queue.impl_->writer.abandon(position_, reserved);
-  const MessageStep step = queue.impl_->reader.recover(true);
-  queue.impl_->get_done(step.freed, step.left);
-  if (queue.closed()) queue.impl_->ring.control().not_empty.notify_all();
-}
-
-MessageQueue::Taken::Taken(Taken&& other) noexcept { *this = std::move(other); }
-
-MessageQueue::Taken& MessageQueue::Taken::operator=(Taken&& other) noexcept {
-  if (this != &other) {
-    release();
-    queue_ = std::exchange(other.queue_, nullptr);
-    owner_ = other.owner_;
-    messages_ = std::exchange(other.messages_, {});
-  }
-  return *this;
-}
-
-void MessageQueue::Taken::release() {
-  if (queue_ == nullptr) return;
-  MessageQueue& queue = *std::exchange(queue_, nullptr);
-  if (owner_ == ProcessIdentity::self_packed()) {
-    MessageStep step;
-    queue.impl_->reader.release(messages_, &step);
-    queue.impl_->get_done(step.freed, step.left);
-  }
-  messages_.clear();
-}
 
 }  // namespace gristmill

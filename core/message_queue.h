@@ -11,11 +11,13 @@
 //     them: what a consumer had taken when it was killed died with it. Never twice, never torn.
 //   - Order: that of commit, hence FIFO per producer. A large message (over kLargeMessage bytes) is
 //     copied outside the lock; messages committed meanwhile do not wait for it, so that a producer
-//     stopped amid its copy holds nobody up, and keeps its space.
+//     stopped amid its copy holds nobody up, and keeps its space. One that a dead consumer gives back
+//     comes late.
 //   - Full means producers wait (Overflow::kBlock), or the oldest give way, counted.
 //   - close(): puts are refused and waiting ends; what is left can still be taken.
-//   - Locks are held for nanoseconds. A process *stopped* in one of them makes others wait, and time
-//     out, until it goes on or dies; nothing is taken from the living.
+//   - Locks are held for nanoseconds (microseconds for a batch of small messages). A process *stopped* in
+//     one of them makes others wait, and time out, until it goes on or dies; nothing is taken from the
+//     living.
 //
 // Layout
 //

@@ -45,7 +45,7 @@ class MessageWriter {
       : ring_(ring), count_limit_(layout.count_limit), lease_(lease) {}
 
   // Copies the small messages of `source` from `first` on, up to the next large one, while there is
-  // space. Source: count(), length(i), copy(i, to).
+  // space. Source: see core/message_source.h.
   template <class Source>
   MessageStep append(const Source& source, std::uint64_t first, Deadline deadline);
   // Reserves a record for `length` bytes at step.position: kReserved, owned by this process.

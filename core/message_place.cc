@@ -1,0 +1,71 @@
+// Messages in place: what becomes of reservations and taken batches.
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "core/message_queue_impl.h"
+
+namespace gristmill {
+
+MessageQueue::Reservation::Reservation(Reservation&& other) noexcept { *this = std::move(other); }
+
+MessageQueue::Reservation& MessageQueue::Reservation::operator=(Reservation&& other) noexcept {
+  if (this != &other) {
+    abandon();
+    queue_ = std::exchange(other.queue_, nullptr);
+    position_ = other.position_;
+    owner_ = other.owner_;
+    bytes_ = std::exchange(other.bytes_, {});
+  }
+  return *this;
+}
+
+void MessageQueue::Reservation::commit(std::size_t length) {
+  if (queue_ == nullptr) throw std::logic_error("commit() of a reservation that is empty or done");
+  if (length > bytes_.size()) {
+    throw std::invalid_argument("commit of " + std::to_string(length) + " bytes of " +
+                                std::to_string(bytes_.size()) + " reserved");
+  }
+  MessageQueue& queue = *std::exchange(queue_, nullptr);
+  const std::uint64_t reserved = std::exchange(bytes_, {}).size();
+  if (owner_ != ProcessIdentity::self_packed()) return;
+  queue.impl_->writer.commit(position_, reserved, length);
+  queue.impl_->put_done(1, position_, false);
+}
+
+void MessageQueue::Reservation::abandon() {
+  if (queue_ == nullptr) return;
+  MessageQueue& queue = *std::exchange(queue_, nullptr);
+  const std::uint64_t reserved = std::exchange(bytes_, {}).size();
+  if (owner_ != ProcessIdentity::self_packed()) return;
+  queue.impl_->writer.abandon(position_, reserved);
+  const MessageStep step = queue.impl_->reader.recover(true);
+  queue.impl_->get_done(step.freed, step.left);
+  if (queue.closed()) queue.impl_->ring.control().not_empty.notify_all();
+}
+
+MessageQueue::Taken::Taken(Taken&& other) noexcept { *this = std::move(other); }
+
+MessageQueue::Taken& MessageQueue::Taken::operator=(Taken&& other) noexcept {
+  if (this != &other) {
+    release();
+    queue_ = std::exchange(other.queue_, nullptr);
+    owner_ = other.owner_;
+    messages_ = std::exchange(other.messages_, {});
+  }
+  return *this;
+}
+
+void MessageQueue::Taken::release() {
+  if (queue_ == nullptr) return;
+  MessageQueue& queue = *std::exchange(queue_, nullptr);
+  if (owner_ == ProcessIdentity::self_packed()) {
+    MessageStep step;
+    queue.impl_->reader.release(messages_, &step);
+    queue.impl_->get_done(step.freed, step.left);
+  }
+  messages_.clear();
+}
+
+}  // namespace gristmill
