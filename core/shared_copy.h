@@ -4,10 +4,11 @@
 // what was copied counts only if a sequence word read afterwards is unchanged. A plain memcpy there
 // would be a data race by the memory model of C++.
 //
-// On x86 the copy is one string instruction, `rep movsb`: not an operation of the memory model at
-// all, and as fast as memory is. The processor orders it as the protocols here need: no store of a
-// string operation becomes visible after a later store, and no load of one is satisfied after a
-// later load. Elsewhere, and under the thread sanitizer, the copy is made of 8-byte atomics, released
+// On x86 the copy is made of instructions that the compiler does not see into, and that are no
+// operations of the memory model: 16-byte moves, and for what exceeds the caches a string instruction,
+// `rep movsb`, which is as fast as memory is. The processor orders both as the protocols here need: no
+// store of the copy becomes visible after a later store, and no load of it is satisfied after a later
+// load. Elsewhere, and under the thread sanitizer, the copy is made of 8-byte atomics, released
 // and acquired word by word (the sanitizer models no fences, and string instructions not at all).
 
 #include <algorithm>
@@ -23,11 +24,25 @@ namespace gristmill {
 inline void copy_string(std::byte* to, const std::byte* from, std::size_t bytes) {
   asm volatile("rep movsb" : "+D"(to), "+S"(from), "+c"(bytes) : : "memory");
 }
+inline void copy_opaque(std::byte* to, const std::byte* from, std::size_t bytes) {
+  constexpr std::size_t kCached = std::size_t{4} << 20;
+  if (bytes < kCached) {
+    for (; bytes >= 64; bytes -= 64, to += 64, from += 64) {
+      asm volatile(
+          "movups (%1), %%xmm0\n\tmovups 16(%1), %%xmm1\n\tmovups 32(%1), %%xmm2\n\tmovups 48(%1), %%xmm3\n\t"
+          "movups %%xmm0, (%0)\n\tmovups %%xmm1, 16(%0)\n\tmovups %%xmm2, 32(%0)\n\tmovups %%xmm3, 48(%0)"
+          :
+          : "r"(to), "r"(from)
+          : "xmm0", "xmm1", "xmm2", "xmm3", "memory");
+    }
+  }
+  copy_string(to, from, bytes);
+}
 inline void copy_to_shared(std::byte* shared, const std::byte* from, std::size_t bytes) {
-  copy_string(shared, from, bytes);
+  copy_opaque(shared, from, bytes);
 }
 inline void copy_from_shared(std::byte* to, const std::byte* shared, std::size_t bytes) {
-  copy_string(to, shared, bytes);
+  copy_opaque(to, shared, bytes);
 }
 
 #else

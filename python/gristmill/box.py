@@ -52,7 +52,7 @@ class BoxPin:
 
     def __init__(self, box: Box, names: tuple[str, ...]) -> None:
         self._pin = _box.pin(box)
-        self._dtypes = {name: dtype for name, (dtype, _) in box.fields.items()}
+        self._fields = box.fields
         self._names = names
 
     @property
@@ -67,11 +67,11 @@ class BoxPin:
         """The array as a tensor over the same memory. Reading only: torch knows no read-only tensors."""
         from gristmill import _tensors
 
-        return _tensors.over(self._pin[name], self._dtypes[name])
+        return _tensors.over(self._pin[name], self._fields[name][0])
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every array, for torch.func.functional_call(module, pin.tensors(), …)."""
-        return {name: self.tensor(name) for name in self._dtypes}
+        return {name: self.tensor(name) for name in self._fields}
 
     def release(self) -> None:
         """Idempotent."""
@@ -195,7 +195,10 @@ class Box(BoxBase):
     @property
     def fields(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """The arrays: {name: (dtype, shape)}."""
-        return _box.arrays(self)
+        known = self.__dict__.get("_fields")
+        if known is None:
+            known = self._fields = _box.arrays(self)
+        return known
 
     @property
     def scalars(self) -> dict[str, str]:

@@ -168,7 +168,8 @@ def clean() -> None:
     epilog="Example: gristmill bench train --repeats 3",
 )
 def bench(context: typer.Context) -> None:
-    """Benchmarks beside the best alternatives, in the same run: bench train."""
+    """Benchmarks beside the best alternatives, in the same run: bench box, bench train."""
+    from gristmill.bench.box import bench_box
     from gristmill.bench.train import bench_train
 
     benches = typer.Typer(
@@ -176,6 +177,7 @@ def bench(context: typer.Context) -> None:
     )
     benches.callback()(lambda: None)
     benches.command("train")(bench_train)
+    benches.command("box")(bench_box)
     benches(context.args or ["--help"], prog_name="gristmill bench")
 
 
