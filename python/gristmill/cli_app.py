@@ -168,14 +168,16 @@ def clean() -> None:
     epilog="Example: gristmill bench train --repeats 3",
 )
 def bench(context: typer.Context) -> None:
-    """Benchmarks beside the best alternatives, in the same run: bench box, bench train."""
+    """Benchmarks beside the best alternatives, in the same run: bench box, bench train, bench queue."""
     from gristmill.bench.box import bench_box
+    from gristmill.bench.queue import bench_queue
     from gristmill.bench.train import bench_train
 
     benches = typer.Typer(
         help="Benchmarks beside the best alternatives, in the same run.", add_completion=False
     )
     benches.callback()(lambda: None)
+    benches.command("queue")(bench_queue)
     benches.command("train")(bench_train)
     benches.command("box")(bench_box)
     benches(context.args or ["--help"], prog_name="gristmill bench")
