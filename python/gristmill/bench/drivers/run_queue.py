@@ -74,7 +74,8 @@ def consume(queue, many, counts):
         get_many = queue.get_many
         while True:
             batch = get_many()
-            ends = batch.count(None)
+            # The ends come behind all messages: their producers are done.
+            ends = batch.count(None) if batch[-1] is None else 0
             taken += len(batch) - ends
             if ends:
                 for _ in range(ends - 1):
