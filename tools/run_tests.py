@@ -101,7 +101,20 @@ def pytest(limit_s: float, extra: list[str]) -> Tally:
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "outcomes"
         env = {"PYTHONPATH": str(ROOT / "tools"), "GRISTMILL_TALLY": str(record)}
-        code = run([sys.executable, "-m", "pytest", "-p", "pytest_tally", "-q", *extra], limit_s, env)
+        code = run(
+            [
+                sys.executable,
+                "-m",
+                "pytest",
+                "-p",
+                "pytest_tally",
+                "-q",
+                "--continue-on-collection-errors",
+                *extra,
+            ],
+            limit_s,
+            env,
+        )
         lines = record.read_text().splitlines() if record.exists() else []
     under_way = ""
     for event in map(json.loads, lines):
