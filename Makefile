@@ -26,53 +26,53 @@ help: ## Show this list
 setup: build $(EDITABLE) ## Install what is missing, build, and install the Python package (editable)
 
 train: setup ## Train CartPole from configs/cartpole.yaml and show that it is solved
-	@$(PY) tools/train_demo.py configs/cartpole.yaml $(ARGS)
+	@$(PY) .ci/train_demo.py configs/cartpole.yaml $(ARGS)
 
 test: ## Set up, then run every test; the last line is "N passed, N failed"
 	@$(MAKE) setup || { echo "set-up failed: no test was run"; echo "0 passed, 1 failed"; exit 1; }
-	@$(PY) tools/run_tests.py $(ARGS)
+	@$(PY) .ci/run_tests.py $(ARGS)
 
 lint: setup ## clang-format, clang-tidy, ruff
-	@tools/setup-system --lint
-	@$(PY) tools/lint.py $(ARGS)
+	@.ci/setup-system --lint
+	@$(PY) .ci/lint.py $(ARGS)
 
 format: $(REQUIREMENTS) ## Format all sources in place
-	@tools/setup-system --lint
-	@$(PY) tools/lint.py --fix
+	@.ci/setup-system --lint
+	@$(PY) .ci/lint.py --fix
 
 bench: setup ## Train beside Sample Factory and Stable-Baselines3, and print the ratios
 	@$(VENV)/bin/gristmill bench train $(ARGS)
 
 soak: setup ## Repeat the fault tests SOAK (20) times over
-	@$(PY) tools/run_tests.py --soak $(SOAK) $(ARGS)
+	@$(PY) .ci/run_tests.py --soak $(SOAK) $(ARGS)
 
 sanitize: setup ## All tests under ASan + UBSan and under TSan (long)
-	@$(PY) tools/run_tests.py --suites asan,tsan $(ARGS)
+	@$(PY) .ci/run_tests.py --suites asan,tsan $(ARGS)
 
 stubs: setup ## Regenerate the type stubs of the compiled modules
-	@$(PY) tools/make_stubs.py
+	@$(PY) .ci/make_stubs.py
 
 peers: $(EDITABLE) ## Install the benchmark's peers under .venv-peers
 	@$(PY) -m gristmill.bench.peers
 
 clean: ## Remove everything that was built
 	rm -rf build python/gristmill/*.so python/gristmill/gristmill-worker
-	find python tests tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find python tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .hypothesis .ruff_cache
 
 distclean: clean ## Remove the Python environments as well
 	rm -rf $(VENV) .venv-peers
 
 system:
-	@PYTHON=$(PYTHON) tools/setup-system
+	@PYTHON=$(PYTHON) .ci/setup-system
 
 $(PY): | system
 	$(PYTHON) -m venv $(VENV)
 
 # torch alone first: whatever else is installed finds it there, and brings no other.
-$(REQUIREMENTS): requirements/torch.txt requirements/runtime.txt requirements/dev.txt | $(PY)
-	$(PIP) install -qq -r requirements/torch.txt
-	$(PIP) install -qq -r requirements/dev.txt
+$(REQUIREMENTS): python/requirements/torch.txt python/requirements/runtime.txt python/requirements/dev.txt | $(PY)
+	$(PIP) install -qq -r python/requirements/torch.txt
+	$(PIP) install -qq -r python/requirements/dev.txt
 	@touch $@
 
 build/release/build.ninja: CMakePresets.json $(REQUIREMENTS)

@@ -10,7 +10,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_stubs_say_what_the_compiled_modules_hold():
-    command = [sys.executable, str(ROOT / "tools" / "make_stubs.py"), "--check"]
+    command = [sys.executable, str(ROOT / ".ci" / "make_stubs.py"), "--check"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
 

@@ -96,11 +96,11 @@ def ctest(preset: str, limit_s: float, extra: list[str]) -> Tally:
 
 
 def pytest(limit_s: float, extra: list[str]) -> Tally:
-    """Counts each outcome as it happens (tools/pytest_tally.py): a crash keeps what went before."""
+    """Counts each outcome as it happens (.ci/pytest_tally.py): a crash keeps what went before."""
     tally = Tally()
     with tempfile.TemporaryDirectory() as folder:
         record = Path(folder) / "outcomes"
-        env = {"PYTHONPATH": str(ROOT / "tools"), "GRISTMILL_TALLY": str(record)}
+        env = {"PYTHONPATH": str(ROOT / ".ci"), "GRISTMILL_TALLY": str(record)}
         code = run(
             [
                 sys.executable,
