@@ -21,7 +21,7 @@ class LaunchTest : public testing::Test {
   ~LaunchTest() override { fs::remove_all(root_); }
 
   static LaunchOptions sleeper() {
-    return {.worker_command = {"/bin/sh", "-c", "sleep 60", "sh"}, .resume_dir = {}};
+    return {.worker_command = {"/bin/sh", "-c", "exec sleep 60", "sh"}, .resume_dir = {}};
   }
   int runs() const {
     const fs::path parent = root_ / "runs";
