@@ -104,7 +104,9 @@ def _is_worker_of(folder: Path, pid: int) -> bool:
 
 
 def segments_of(pid: int) -> list[str]:
-    return [segment.name for segment in gm.list_segments() if segment.pid == pid]
+    """A run's parts only: other tests of this process may have queues and boxes of their own."""
+    names = (segment.name for segment in gm.list_segments() if segment.pid == pid)
+    return [name for name in names if name.rsplit(".", 1)[1] in ("board", "queue", "box")]
 
 
 def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:
