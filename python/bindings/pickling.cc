@@ -15,10 +15,10 @@ constexpr int kProtocol = 5;
 
 // Kept for ever: interpreters end while threads still hold queues.
 struct Names {
-  PyObject* pickler_class;    // _pickle.Pickler
-  PyObject* loads;            // _pickle.loads
-  PyObject* buffers_keyword;  // ("buffers",)
-  PyObject* dispatch_table;   // a DispatchTable
+  PyObject* pickler_class;       // _pickle.Pickler
+  PyObject* loads;               // _pickle.loads
+  PyObject* buffers_keyword;     // ("buffers",)
+  PyObject* dispatch_tables[2];  // a DispatchTable for each of Tensors
   PyObject* dump;
   PyObject* clear_memo;
 };
@@ -29,7 +29,7 @@ PyTypeObject* table_type = nullptr;
 // ---- DispatchTable: type -> reducer. Ours first, then multiprocessing's, then copyreg's.
 
 struct DispatchTable {
-  PyObject_HEAD PyObject* own;  // gristmill.queue_reducers.REDUCERS
+  PyObject_HEAD PyObject* own;  // gristmill.queue_reducers.REDUCERS; null: tensors by handle
   PyObject* extra;              // ForkingPickler._extra_reducers
   PyObject* copyreg;            // copyreg.dispatch_table
   PyObject* modules;            // sys.modules
@@ -40,7 +40,8 @@ struct DispatchTable {
 PyObject* table_subscript(PyObject* self, PyObject* type) {
   auto* table = reinterpret_cast<DispatchTable*>(self);
   // torch registers reducers that share memory by handle; a queue copies. Only once torch is there.
-  if (!table->has_torch && PyDict_GetItemWithError(table->modules, table->torch) != nullptr) {
+  if (table->own != nullptr && !table->has_torch &&
+      PyDict_GetItemWithError(table->modules, table->torch) != nullptr) {
     PyObject* home = PyImport_ImportModule("gristmill.queue_reducers");
     PyObject* added = home != nullptr ? PyObject_CallMethod(home, "add_torch", nullptr) : nullptr;
     Py_XDECREF(home);
@@ -50,6 +51,7 @@ PyObject* table_subscript(PyObject* self, PyObject* type) {
     Py_DECREF(added);
   }
   for (PyObject* dict : {table->own, table->extra, table->copyreg}) {
+    if (dict == nullptr) continue;
     PyObject* found = PyDict_GetItemWithError(dict, type);
     if (found != nullptr) return Py_NewRef(found);
     if (PyErr_Occurred()) return nullptr;
@@ -108,7 +110,7 @@ struct Pickler {
   PyObject* sink = nullptr;
 };
 
-bool make(Pickler& made) {
+bool make(Pickler& made, Tensors tensors) {
   auto* sink = reinterpret_cast<Sink*>(sink_type->tp_alloc(sink_type, 0));
   if (sink == nullptr) return false;
   sink->written = new std::vector<PyObject*>;
@@ -117,7 +119,7 @@ bool make(Pickler& made) {
   try {
     py::object pickler = py::handle(names->pickler_class)(
         held, kProtocol, py::arg("buffer_callback") = held.attr("add_buffer"));
-    pickler.attr("dispatch_table") = py::handle(names->dispatch_table);
+    pickler.attr("dispatch_table") = py::handle(names->dispatch_tables[static_cast<int>(tensors)]);
     made = {pickler.release().ptr(), held.release().ptr()};
     return true;
   } catch (py::error_already_set& error) {
@@ -127,19 +129,19 @@ bool make(Pickler& made) {
 }
 
 // Guarded by the GIL. Pickling may run Python code that pickles in turn: each takes its own.
-std::vector<Pickler>& idle() {
-  static auto* picklers = new std::vector<Pickler>;
-  return *picklers;
+std::vector<Pickler>& idle(Tensors tensors) {
+  static auto* picklers = new std::vector<Pickler>[2];
+  return picklers[static_cast<int>(tensors)];
 }
 
 class PicklerLease {
  public:
-  PicklerLease() {
-    if (!idle().empty()) {
-      used_ = idle().back();
-      idle().pop_back();
+  explicit PicklerLease(Tensors tensors) : tensors_(tensors) {
+    if (!idle(tensors).empty()) {
+      used_ = idle(tensors).back();
+      idle(tensors).pop_back();
     } else {
-      make(used_);
+      make(used_, tensors);
     }
   }
   PicklerLease(const PicklerLease&) = delete;
@@ -149,7 +151,7 @@ class PicklerLease {
     if (reusable_) {
       drop(*sink().written);
       drop(*sink().buffers);
-      idle().push_back(used_);
+      idle(tensors_).push_back(used_);
     } else {
       Py_DECREF(used_.pickler);
       Py_DECREF(used_.sink);
@@ -161,6 +163,7 @@ class PicklerLease {
   void reuse() { reusable_ = true; }
 
  private:
+  Tensors tensors_;
   Pickler used_;
   bool reusable_ = false;  // not after an error
 };
@@ -288,30 +291,37 @@ bool make_types() {
   return table_type != nullptr && sink_type != nullptr;
 }
 
+DispatchTable* new_table(const char* own) {
+  auto* table = reinterpret_cast<DispatchTable*>(table_type->tp_alloc(table_type, 0));
+  if (table == nullptr) throw py::error_already_set();
+  const auto kept = [](const char* module, const char* name) {
+    return py::module_::import(module).attr(name).cast<py::object>();
+  };
+  if (own != nullptr) table->own = kept("gristmill.queue_reducers", own).release().ptr();
+  table->extra = kept("multiprocessing.reduction", "ForkingPickler")
+                     .attr("_extra_reducers")
+                     .cast<py::object>()
+                     .release()
+                     .ptr();
+  table->copyreg = kept("copyreg", "dispatch_table").release().ptr();
+  table->modules = kept("sys", "modules").release().ptr();
+  table->torch = PyUnicode_InternFromString("torch");
+  return table;
+}
+
 // At the first use: multiprocessing takes milliseconds to import.
 bool prepare() {
   if (names != nullptr) return true;
   try {
     auto pickle = py::module_::import("_pickle");
-    auto* table = reinterpret_cast<DispatchTable*>(table_type->tp_alloc(table_type, 0));
-    if (table == nullptr) return false;
-    auto held = py::reinterpret_steal<py::object>(reinterpret_cast<PyObject*>(table));
-    table->own =
-        py::module_::import("gristmill.queue_reducers").attr("REDUCERS").cast<py::object>().release().ptr();
-    table->extra = py::module_::import("multiprocessing.reduction")
-                       .attr("ForkingPickler")
-                       .attr("_extra_reducers")
-                       .cast<py::object>()
-                       .release()
-                       .ptr();
-    table->copyreg = py::module_::import("copyreg").attr("dispatch_table").cast<py::object>().release().ptr();
-    table->modules = py::module_::import("sys").attr("modules").cast<py::object>().release().ptr();
-    table->torch = PyUnicode_InternFromString("torch");
     auto made = std::make_unique<Names>();
     made->pickler_class = pickle.attr("Pickler").cast<py::object>().release().ptr();
     made->loads = pickle.attr("loads").cast<py::object>().release().ptr();
     made->buffers_keyword = py::make_tuple("buffers").release().ptr();
-    made->dispatch_table = held.release().ptr();
+    made->dispatch_tables[static_cast<int>(Tensors::kCopied)] =
+        reinterpret_cast<PyObject*>(new_table("REDUCERS"));
+    made->dispatch_tables[static_cast<int>(Tensors::kByHandle)] =
+        reinterpret_cast<PyObject*>(new_table(nullptr));
     made->dump = PyUnicode_InternFromString("dump");
     made->clear_memo = PyUnicode_InternFromString("clear_memo");
     names = made.release();
@@ -324,9 +334,9 @@ bool prepare() {
 
 }  // namespace
 
-bool encode_pickle(PyObject* object, Outgoing& out) {
+bool encode_pickle(PyObject* object, Tensors tensors, Outgoing& out) {
   if (!prepare()) return false;
-  PicklerLease lease;
+  PicklerLease lease(tensors);
   if (!lease) return false;
   PyObject* done = PyObject_CallMethodOneArg(lease.pickler(), names->dump, object);
   if (done == nullptr) return false;

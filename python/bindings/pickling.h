@@ -12,9 +12,12 @@
 
 namespace gristmill::python {
 
+// How torch's tensors travel: copied, or as torch.multiprocessing has it, by a handle of shared memory.
+enum class Tensors { kCopied, kByHandle };
+
 // Appends the pickle of `object` to the message in progress. Returns false with an exception set, and
 // the message restarted.
-bool encode_pickle(PyObject* object, Outgoing& out);
+bool encode_pickle(PyObject* object, Tensors tensors, Outgoing& out);
 
 // A message of kPickleForm or kBuffersForm. A new reference, or nullptr with an exception set. owner:
 // as for decode_plain.

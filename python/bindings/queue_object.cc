@@ -93,9 +93,10 @@ void attach(const py::object& object, const std::string& name, double timeout_s)
 void configure(const py::object& object, const std::string& serializer, const py::object& loads,
                const py::object& dumps, bool loads_views, const py::object& default_timeout) {
   QueueObject& self = queue_of(object.ptr());
-  self.serializer = serializer == "pickle" ? Serializer::kPickle
-                    : serializer == "raw"  ? Serializer::kRaw
-                                           : Serializer::kCustom;
+  self.tensors_by_handle = serializer == "pickle by handle";
+  self.serializer = serializer == "pickle" || self.tensors_by_handle ? Serializer::kPickle
+                    : serializer == "raw"                            ? Serializer::kRaw
+                                                                     : Serializer::kCustom;
   if (self.serializer == Serializer::kCustom) {
     Py_XSETREF(self.loads, py::object(loads).release().ptr());
     Py_XSETREF(self.dumps, py::object(dumps).release().ptr());

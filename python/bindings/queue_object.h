@@ -30,6 +30,7 @@ struct QueueObject {
   Serializer serializer;
   PyObject* loads;  // kCustom
   PyObject* dumps;
+  bool tensors_by_handle;  // kPickle: as torch.multiprocessing sends them, instead of copied
   bool loads_views;        // loads takes a memoryview instead of bytes
   bool closed;             // by this process, through this object
   double default_timeout;  // seconds; infinity: for ever

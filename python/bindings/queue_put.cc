@@ -78,7 +78,9 @@ bool encode(QueueObject& self, PyObject* object, Outgoing& out) {
   switch (self.serializer) {
     case Serializer::kPickle: {
       const Encoding encoding = encode_plain(object, out);
-      done = encoding == Encoding::kDone || (encoding == Encoding::kNotPlain && encode_pickle(object, out));
+      done = encoding == Encoding::kDone ||
+             (encoding == Encoding::kNotPlain &&
+              encode_pickle(object, self.tensors_by_handle ? Tensors::kByHandle : Tensors::kCopied, out));
       break;
     }
     case Serializer::kRaw:

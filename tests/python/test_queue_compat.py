@@ -120,3 +120,20 @@ def test_close_is_for_all():
     assert q.get() == 1
     with pytest.raises(faster_fifo.Empty):
         q.get_many()
+
+
+def _add_one(q):
+    q.get(timeout=60)["weights"].add_(1)
+
+
+def test_tensors_travel_by_handle_as_theirs_do():
+    # Sample Factory's workers see the learner's new parameters because of it.
+    torch = pytest.importorskip("torch")
+    q = faster_fifo.Queue()
+    weights = torch.zeros(1000).share_memory_()
+    child = multiprocessing.get_context("spawn").Process(target=_add_one, args=(q,))
+    child.start()
+    q.put({"weights": weights})
+    child.join(60)
+    assert child.exitcode == 0
+    assert weights.sum() == 1000

@@ -17,6 +17,9 @@ Where faster_fifo 1.5.2 is at fault, this is not:
 - After close(), which is seen by all processes here as well, a put is a ValueError, and a get takes what is
   left, then raises Empty at once. Theirs go on as if nothing had happened.
 
+As with theirs, torch's tensors travel as torch.multiprocessing has it: by a handle of their memory, which
+sender and receiver then share. (gristmill.Queue copies them.)
+
 Sizes: every message takes 8 bytes and padding to 16 in the queue, as data_size() tells.
 """
 
@@ -70,7 +73,7 @@ class Queue(_Queue):
         kind = type(self)
         own = loads or dumps or kind.loads is not Queue.loads or kind.dumps is not Queue.dumps
         self._serialize_with(
-            "own" if own else "pickle",
+            "own" if own else "pickle by handle",
             self.loads if own else None,
             self.dumps if own else None,
             views=True,
