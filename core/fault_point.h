@@ -26,6 +26,11 @@ void disarm();
 void start_recording();
 std::vector<std::string> stop_recording();
 
+// From here on nobody is proved dead, in this process and those that it forks: what the dead left is never
+// repaired. So a test of a test sees whether it would notice.
+void disable_recovery();
+bool recovery_disabled();
+
 extern std::atomic<bool> watching;
 void passed(std::string_view point);
 

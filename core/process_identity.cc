@@ -14,6 +14,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/fault_point.h"
+
 namespace gristmill {
 namespace {
 
@@ -127,6 +129,9 @@ ProcessIdentity ProcessIdentity::unpack(std::uint64_t word) {
 
 bool ProcessIdentity::proved_dead() const {
   if (pid <= 0) return false;
+#ifdef GRISTMILL_FAULT_POINTS
+  if (fault::recovery_disabled()) return false;
+#endif
   char path[64];
   std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
   const ProcStat stat = read_stat(path);

@@ -1,0 +1,75 @@
+#pragma once
+
+// What a forked process of a round has in hand.
+
+#include <span>
+#include <string>
+
+#include "campaign/faults.h"
+#include "campaign/plan.h"
+#include "campaign/random.h"
+#include "campaign/result.h"
+#include "campaign/slot.h"
+#include "core/deadline.h"
+
+namespace gristmill::campaign {
+
+class Player {
+ public:
+  Player(Slot& own, std::size_t slot_index, RoundState& state, const Plan& plan, std::uint64_t number)
+      : slot(own),
+        index(slot_index),
+        random(plan.seed ^ plan.number << 20, number),
+        life(number),
+        mistake(plan.mistake),
+        state_(state) {}
+
+  Slot& slot;
+  const std::size_t index;  // of the slot
+  Random random;
+  const std::uint64_t life;  // of this round; 1 is the first
+  const Mistake mistake;
+
+  bool draining() const { return state_.drain.load(std::memory_order_relaxed); }
+  bool finishing() const { return state_.finish.load(std::memory_order_relaxed); }
+  const ExcusedClock& clock(int which) const { return state_.clocks[which]; }
+  // True once in about `n` calls, and only where that mistake is to be made.
+  bool makes(Mistake which, std::uint64_t n) { return mistake == which && random.below(n) == 0; }
+
+  // Waits until the tormentor has read enough for `words` more. REQUIRES: words <= kLogWords.
+  void await_log_room(std::size_t words) const;
+  // Appends: visible all at once, hence after a death the whole of it or nothing.
+  void log(std::span<const std::uint64_t> words) const;
+  // Says what was wrong; the process should end with the returned code.
+  int fail(Finding what, const std::string& text) const;
+  // Sleeps, outside any operation.
+  void pause(std::uint64_t microseconds) const;
+
+  // How long an operation may wait: mostly long, sometimes briefly, sometimes not at all.
+  Deadline some_deadline();
+
+ private:
+  RoundState& state_;
+};
+
+// Measures one operation: what it took, less what its clock excuses; and by how much it missed its
+// deadline, less the time in which this very process was stopped.
+class Stopwatch {
+ public:
+  // counts: false for a wait that says nothing (the other side takes its time on purpose).
+  Stopwatch(Player& player, int clock, const char* name, Deadline deadline, bool counts = true);
+  ~Stopwatch();
+  Stopwatch(const Stopwatch&) = delete;
+  Stopwatch& operator=(const Stopwatch&) = delete;
+
+ private:
+  Player& player_;
+  const ExcusedClock& clock_;
+  const Deadline deadline_;
+  const bool counts_;
+  std::uint64_t since_;
+  std::uint64_t excused_;
+  std::uint64_t own_stops_;
+};
+
+}  // namespace gristmill::campaign

@@ -1,0 +1,407 @@
+#include "campaign/tormentor.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <exception>
+
+#include "campaign/points.h"
+#include "core/fault_point.h"
+
+namespace gristmill::campaign {
+namespace {
+
+constexpr std::uint64_t kMs = 1'000'000;
+// An operation that takes so long although it could go on will not end any more.
+constexpr std::uint64_t kHungAfter = 3000 * kMs;
+constexpr std::uint64_t kLongestTend = 5 * kMs;
+
+std::size_t total(const std::vector<Role>& cast) {
+  std::size_t sum = 0;
+  for (const Role& role : cast) sum += role.count;
+  return sum;
+}
+
+// 'R', 'S', … of /proc/<pid>/stat; '?' when it cannot be read.
+char state_of(pid_t pid) {
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%d/stat", pid);
+  std::FILE* file = std::fopen(path, "re");
+  if (file == nullptr) return '?';
+  char state = '?';
+  if (std::fscanf(file, "%*d (%*[^)]) %c", &state) != 1) state = '?';
+  std::fclose(file);
+  return state;
+}
+
+}  // namespace
+
+Tormentor::Tormentor(const Plan& plan, Scene& scene, Result& result)
+    : plan_(plan),
+      scene_(scene),
+      result_(result),
+      random_(plan.seed ^ 0x7043, plan.number),
+      cast_(scene.cast()),
+      processes_(total(cast_)),
+      slots_(processes_.size()),
+      points_(points_of(plan.part)) {
+  std::size_t slot = 0;
+  for (std::size_t role = 0; role < cast_.size(); ++role) {
+    for (std::size_t i = 0; i < cast_[role].count; ++i) processes_[slot++].role = role;
+  }
+  // Rare places more often: what is passed only after a death, and only by one of all.
+  const std::size_t ordinary = points_.size();
+  for (std::size_t i = 0; i < ordinary; ++i) {
+    if (all_points()[points_[i]].repair) points_.insert(points_.end(), 2, points_[i]);
+  }
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_BLOCK, &child, nullptr);
+}
+
+Tormentor::~Tormentor() {
+  for (const Process& process : processes_) {
+    if (process.pid == 0) continue;
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+  }
+}
+
+void Tormentor::start(std::size_t slot, bool may_arm) {
+  Process& process = processes_[slot];
+  slots_[slot].reset();
+  process.life = ++lives_;
+  process.killed = false;
+  process.fell = false;
+  process.continue_at = 0;
+  process.armed = kNone;
+  bool stops = false;
+  if (may_arm && !points_.empty() && random_.chance(plan_.arms)) {
+    stops = !may_be_killed(slot) || random_.chance(plan_.stops);
+    process.armed = points_[random_.below(points_.size())];
+  }
+  const int pass = static_cast<int>(random_.chance(0.5) ? 1 : random_.between(1, 40));
+  scene_.began(slot, process.role, process.life);
+  const pid_t pid = ::fork();
+  if (pid == 0) play(slot, process.armed, stops, pass);
+  if (pid < 0) {
+    result_.find(Finding::kBroken, 1, "fork failed with errno " + std::to_string(errno));
+    hopeless_ = true;
+    return;
+  }
+  process.pid = pid;
+  result_.count(Measure::kLives, 1);
+}
+
+void Tormentor::play(std::size_t slot, std::size_t armed, bool stops, int pass) {
+  const pid_t round = ::getppid();
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != round) ::_exit(1);  // it died before the line above
+  Player player(slots_[slot], slot, *state_, plan_, processes_[slot].life);
+  int code = 1;
+  try {
+    if (armed != kNone) {
+      fault::arm(all_points()[armed].name, stops ? fault::Action::kStop : fault::Action::kKill, pass);
+    }
+    code = scene_.play(processes_[slot].role, player);
+  } catch (const std::exception& error) {
+    code = player.fail(Finding::kBroken, std::string("an exception: ") + error.what());
+  }
+  ::_exit(code);
+}
+
+bool Tormentor::may_be_killed(std::size_t slot) const {
+  const Role::Side side = cast_[processes_[slot].role].side;
+  return !(plan_.spare_takers && side == Role::Side::kTakes) &&
+         !(plan_.spare_putters && side == Role::Side::kPuts);
+}
+
+std::vector<std::size_t> Tormentor::living() const {
+  std::vector<std::size_t> slots;
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+    if (processes_[slot].pid != 0 && !processes_[slot].killed) slots.push_back(slot);
+  }
+  return slots;
+}
+
+void Tormentor::kill(std::size_t slot, How how) {
+  Process& process = processes_[slot];
+  if (process.pid == 0 || process.killed) return;
+  if (how == How::kKilledAtRandom) {
+    if (process.continue_at != 0) {
+      how = How::kKilledStopped;
+    } else if (slots_[slot].op_since.load() != 0 && state_of(process.pid) == 'S') {
+      how = How::kKilledAsleep;
+    }
+  }
+  process.killed = true;
+  ::kill(process.pid, SIGKILL);
+  count(slot, how);
+}
+
+void Tormentor::stop(std::size_t slot) {
+  Process& process = processes_[slot];
+  if (process.continue_at != 0) return;
+  const std::uint64_t now = nanoseconds_now();
+  const std::uint64_t us =
+      random_.chance(0.1) ? random_.between(20'000, 120'000) : random_.between(200, 5000);
+  process.continue_at = now + us * 1000;
+  excuse();
+  ::kill(process.pid, SIGSTOP);
+  count(slot, How::kStoppedAtRandom);
+}
+
+void Tormentor::go_on(std::size_t slot) {
+  ::kill(processes_[slot].pid, SIGCONT);
+  processes_[slot].continue_at = 0;
+  excuse();
+}
+
+void Tormentor::excuse() {
+  const std::uint64_t now = nanoseconds_now();
+  bool stopped = false;
+  bool puts = false;
+  bool takes = false;
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+    const Process& process = processes_[slot];
+    const bool alive = process.pid != 0 && !process.killed;
+    stopped = stopped || (alive && process.continue_at != 0);
+    puts = puts || (alive && cast_[process.role].side == Role::Side::kPuts);
+    takes = takes || (alive && cast_[process.role].side == Role::Side::kTakes);
+    slots_[slot].own_stops.set(alive && process.continue_at != 0, now);
+  }
+  state_->clocks[0].set(stopped || !takes, now);
+  state_->clocks[1].set(stopped || !puts, now);
+  state_->clocks[2].set(stopped, now);
+}
+
+void Tormentor::fault() {
+  const std::vector<std::size_t> alive = living();
+  if (alive.empty()) return;
+  if (random_.chance(plan_.stops)) {
+    stop(alive[random_.below(alive.size())]);
+    return;
+  }
+  std::vector<std::size_t> victims;
+  for (const std::size_t slot : alive) {
+    if (may_be_killed(slot)) victims.push_back(slot);
+  }
+  if (victims.empty()) return;
+  const double roll = random_.unit();
+  if (roll < 0.01 && victims.size() == alive.size()) {
+    for (const std::size_t slot : victims) kill(slot, How::kKilledEverybody);
+  } else if (roll < 0.12 && victims.size() > 1) {
+    std::size_t many = random_.between(2, victims.size());
+    for (std::size_t i = random_.below(victims.size()); many > 0; --many, ++i) {
+      kill(victims[i % victims.size()], How::kKilledTogether);
+    }
+  } else {
+    kill(victims[random_.below(victims.size())], How::kKilledAtRandom);
+  }
+  excuse();
+}
+
+void Tormentor::reap() {
+  int status = 0;
+  while (true) {
+    const pid_t pid = ::waitpid(-1, &status, WNOHANG | WUNTRACED);
+    if (pid <= 0) return;
+    const auto process =
+        std::find_if(processes_.begin(), processes_.end(), [&](const Process& p) { return p.pid == pid; });
+    if (process == processes_.end()) continue;
+    const auto slot = static_cast<std::size_t>(process - processes_.begin());
+    if (!WIFSTOPPED(status)) {
+      ended(slot, status);
+      continue;
+    }
+    if (process->continue_at != 0 || process->killed) continue;  // by us
+    process->continue_at = nanoseconds_now() + random_.between(200, 8000) * 1000;
+    excuse();
+    count(slot, How::kStoppedAtPoint);
+    if (process->armed != kNone) ++result_.point_stops[process->armed];
+  }
+}
+
+void Tormentor::ended(std::size_t slot, int status) {
+  Process& process = processes_[slot];
+  Slot& record = slots_[slot];
+  process.pid = 0;
+  process.continue_at = 0;
+  const std::uint64_t now = nanoseconds_now();
+  excuse();
+  read_log(slot);
+  const bool by_itself = !process.killed;
+  const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
+  if (killed && by_itself && process.armed != kNone) {
+    const bool repairing = all_points()[process.armed].repair;
+    count(slot, repairing ? How::kKilledRepairing : How::kKilledAtPoint);
+    ++result_.point_kills[process.armed];
+  } else if (const int what = record.failed.load(std::memory_order_acquire); what != 0) {
+    result_.find(static_cast<Finding>(what - 1), 1,
+                 std::string(cast_[process.role].name) + ": " + record.failure);
+  } else if (!killed && status != 0) {
+    result_.find(Finding::kBroken, 1,
+                 "a " + std::string(cast_[process.role].name) +
+                     (WIFSIGNALED(status) ? " ended by signal " + std::to_string(WTERMSIG(status))
+                                          : " exited with " + std::to_string(WEXITSTATUS(status))));
+  }
+  // An operation that was under way when its process died took at least so long.
+  const std::uint64_t since = record.op_since.load(std::memory_order_acquire);
+  if (since != 0 && record.op_name.load() != nullptr && now > since) {
+    const std::uint64_t excused = state_->clocks[record.op_clock.load()].at(now) - record.op_excused.load();
+    if (now - since > excused) record.stalls.add(now - since - excused);
+  }
+  process.fell = killed;
+  scene_.ended(slot, record, killed);
+  process.start_at = now + (random_.chance(0.7) ? 0 : random_.below(4 * kMs));
+}
+
+void Tormentor::read_log(std::size_t slot) {
+  Slot& record = slots_[slot];
+  const std::uint64_t end = record.log_end.load(std::memory_order_acquire);
+  std::uint64_t from = record.drained.load(std::memory_order_relaxed);
+  if (from == end) return;
+  std::vector<std::uint64_t> words;
+  words.reserve(end - from);
+  for (; from != end; ++from) {
+    words.push_back(record.log[from % Slot::kLogWords].load(std::memory_order_relaxed));
+  }
+  record.drained.store(end, std::memory_order_release);
+  scene_.logged(slot, words);
+}
+
+void Tormentor::tend(std::uint64_t until) {
+  while (true) {
+    reap();
+    std::uint64_t now = nanoseconds_now();
+    std::uint64_t next = std::min(until, now + kLongestTend);
+    for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+      Process& process = processes_[slot];
+      if (process.pid == 0) {
+        if (calm_ || hopeless_) continue;
+        if (process.start_at <= now) {
+          start(slot, true);
+          excuse();
+        } else {
+          next = std::min(next, process.start_at);
+        }
+        continue;
+      }
+      read_log(slot);
+      if (process.continue_at == 0 || process.killed) continue;
+      if (process.continue_at <= now) {
+        go_on(slot);
+      } else {
+        next = std::min(next, process.continue_at);
+      }
+    }
+    now = nanoseconds_now();
+    if (now >= until || hopeless_) return;
+    if (next <= now) continue;
+    sigset_t child;
+    sigemptyset(&child);
+    sigaddset(&child, SIGCHLD);
+    const timespec wait{static_cast<time_t>((next - now) / 1'000'000'000),
+                        static_cast<long>((next - now) % 1'000'000'000)};
+    ::sigtimedwait(&child, nullptr, &wait);
+  }
+}
+
+void Tormentor::look_for_hangs() {
+  const std::uint64_t now = nanoseconds_now();
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+    const Slot& record = slots_[slot];
+    const std::uint64_t since = record.op_since.load(std::memory_order_acquire);
+    const char* name = record.op_name.load();
+    if (processes_[slot].pid == 0 || since == 0 || name == nullptr || now < since) continue;
+    const std::uint64_t excused = state_->clocks[record.op_clock.load()].at(now) - record.op_excused.load();
+    if (now - since < excused + kHungAfter) continue;
+    result_.find(Finding::kHung, 1,
+                 std::string(cast_[processes_[slot].role].name) + " in " + name + " for " +
+                     std::to_string((now - since - excused) / kMs) + " ms, state " +
+                     state_of(processes_[slot].pid));
+    hopeless_ = true;
+  }
+}
+
+void Tormentor::torment() {
+  const std::uint64_t end = nanoseconds_now() + static_cast<std::uint64_t>(plan_.duration.count()) * kMs;
+  while (!hopeless_) {
+    const std::uint64_t now = nanoseconds_now();
+    if (now >= end) break;
+    tend(std::min(end, now + static_cast<std::uint64_t>(random_.exponential(plan_.mean_gap_us) * 1000)));
+    fault();
+    look_for_hangs();
+  }
+}
+
+void Tormentor::calm() {
+  calm_ = true;
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+    if (processes_[slot].continue_at != 0 && !processes_[slot].killed) go_on(slot);
+  }
+  tend(nanoseconds_now());
+}
+
+void Tormentor::kill_everybody() {
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) kill(slot, How::kKilledEverybody);
+  excuse();
+  for (std::size_t role = 0; role < cast_.size(); ++role) await_end(role);
+}
+
+bool Tormentor::await_end(std::size_t role, bool restart, std::size_t keep) {
+  const std::uint64_t limit = nanoseconds_now() + 3 * kHungAfter;
+  while (!hopeless_) {
+    bool anybody = false;
+    for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+      Process& process = processes_[slot];
+      if (process.role != role) continue;
+      if (process.pid == 0 && restart && process.fell) start(slot, false);
+      anybody = anybody || process.pid != 0;
+    }
+    if (!anybody) return true;
+    if (keep != kNobody) ensure_one(keep);
+    tend(nanoseconds_now() + kMs);
+    look_for_hangs();
+    if (nanoseconds_now() > limit) {
+      result_.find(Finding::kHung, 1,
+                   "the last " + std::string(cast_[role].name) + " does not come to its end");
+      hopeless_ = true;
+    }
+  }
+  return false;
+}
+
+void Tormentor::ensure_one(std::size_t role) {
+  std::size_t free = kNone;
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
+    if (processes_[slot].role != role) continue;
+    if (processes_[slot].pid != 0) return;
+    free = slot;
+  }
+  if (free != kNone && !hopeless_) start(free, false);
+}
+
+void Tormentor::settle() {
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    result_.stalls.add(slots_[slot].stalls);
+    result_.late.add(slots_[slot].late);
+  }
+  const auto limit = static_cast<std::uint64_t>(plan_.stall_limit.count()) * kMs;
+  for (const auto& [what, histogram] : {std::pair("an operation took", &result_.stalls),
+                                        std::pair("a call outlived its deadline by", &result_.late)}) {
+    if (histogram->max() <= limit) continue;
+    result_.find(Finding::kStalled, std::max<std::uint64_t>(1, histogram->at_least(limit)),
+                 std::string(what) + " " + std::to_string(histogram->max() / kMs) + " ms");
+  }
+}
+
+}  // namespace gristmill::campaign
