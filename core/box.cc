@@ -72,12 +72,21 @@ Box::PublishOutcome outcome_of(RobustLock::Outcome outcome) {
 }  // namespace
 
 Box::Impl::Impl(Segment the_segment, BoxLayout the_layout, Access access)
-    : segment(std::move(the_segment)), layout(std::move(the_layout)), read_only(access == Access::kReadOnly) {
+    : segment(std::move(the_segment)),
+      layout(std::move(the_layout)),
+      read_only(access == Access::kReadOnly),
+      spin_budget(usable_cores()) {
   std::byte* payload = segment.payload();
   control = std::launder(reinterpret_cast<BoxControl*>(payload));
   leases = LeaseTable(std::launder(reinterpret_cast<Lease*>(payload + layout.leases_at)), kMaxReaders);
   blocks = std::launder(reinterpret_cast<std::atomic<std::uint64_t>*>(payload + layout.blocks_at));
   slots = payload + layout.slots_at;
+  std::byte* waiting = payload + layout.published_at;
+  if (read_only) {
+    page = SharedPage::map(segment.fd(), Segment::kHeaderBytes + layout.published_at);
+    waiting = page ? page->data() : nullptr;
+  }
+  if (waiting != nullptr) published = std::launder(reinterpret_cast<EventCount*>(waiting));
   populate(slots, kSlots * layout.slot_bytes, read_only);
 }
 
@@ -188,13 +197,17 @@ Box::PublishResult Box::Impl::refuse_slot() {
 }
 
 // One wake, however many watch: see Box::watch.
-void Box::Impl::wake() { control->published.notify(1); }
+void Box::Impl::wake() { published->notify(1); }
 
 Box::Box(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)),
       newest_(&impl_->control->newest),
       blocks_(impl_->blocks),
-      block_stride_(impl_->layout.block_stride) {}
+      block_stride_(impl_->layout.block_stride) {
+  for (std::size_t i = 0; i < impl_->layout.scalars.size(); ++i) {
+    places_.push_back({impl_->layout.scalar_words[i], impl_->layout.scalars[i].type});
+  }
+}
 Box::~Box() = default;
 
 std::unique_ptr<Box> Box::create(const std::string& name, const FieldSpecs& arrays,
@@ -214,6 +227,7 @@ std::unique_ptr<Box> Box::create(const std::string& name, const FieldSpecs& arra
   for (std::size_t i = 0; i < kBoxBlocks * layout.block_stride; ++i) {
     new (payload + layout.blocks_at + i * 8) std::atomic<std::uint64_t>(0);
   }
+  new (payload + layout.published_at) EventCount;
   layout.write_records(payload);
   segment.mark_ready();
   return std::unique_ptr<Box>(
@@ -249,16 +263,12 @@ Box::PublishResult Box::update(std::span<const Words> scalars, std::span<const s
                                Deadline deadline) {
   Impl& box = *impl_;
   BoxControl& control = *box.control;
-  box.check_writable("writing");
   if (!arrays.empty()) box.check_count(arrays.size(), "update()");
+  if (!gives(arrays)) return update_scalars(scalars, deadline);
+  box.check_writable("writing");
   if (slot_of(control.newest.load(std::memory_order_relaxed)) >= kSlots) return {PublishOutcome::kBroken, 0};
   std::uint64_t version = 0;
-  if (!gives(arrays)) {
-    const RobustGuard guard(control.writer, deadline);
-    if (!guard.held()) return {outcome_of(guard.outcome()), 0};
-    GRISTMILL_FAULT_POINT("box.update.locked");
-    version = box.store_version(scalars, -1);
-  } else {
+  {
     const RobustGuard turn(control.arrays, deadline);
     if (!turn.held()) return {outcome_of(turn.outcome()), 0};
     GRISTMILL_FAULT_POINT("box.publish.locked");
@@ -267,6 +277,29 @@ Box::PublishResult Box::update(std::span<const Words> scalars, std::span<const s
     const RobustGuard guard(control.writer, deadline);
     if (!guard.held()) return {outcome_of(guard.outcome()), 0};
     version = box.store_version(scalars, slot);
+  }
+  GRISTMILL_FAULT_POINT("box.publish.unlocked");
+  box.wake();
+  return {PublishOutcome::kOk, version};
+}
+
+Box::PublishResult Box::write_word(std::size_t word, std::uint64_t value, Deadline deadline) {
+  const Words change{word, {&value, 1}};
+  return update_scalars({&change, 1}, deadline);
+}
+
+Box::PublishResult Box::update_scalars(std::span<const Words> scalars, Deadline deadline) {
+  Impl& box = *impl_;
+  box.check_writable("writing");
+  if (slot_of(newest_->load(std::memory_order_relaxed)) >= kSlots) [[unlikely]]
+    return {PublishOutcome::kBroken, 0};
+  std::uint64_t version = 0;
+  {
+    const RobustGuard guard(box.control->writer, deadline);
+    if (!guard.held()) [[unlikely]]
+      return {outcome_of(guard.outcome()), 0};
+    GRISTMILL_FAULT_POINT("box.update.locked");
+    version = box.store_version(scalars, -1);
   }
   GRISTMILL_FAULT_POINT("box.publish.unlocked");
   box.wake();

@@ -20,6 +20,7 @@
 // dead. A pin whose owner is proved dead no longer counts. box.cc argues why no data race is left.
 
 #include <atomic>
+#include <bit>
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
@@ -28,6 +29,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/box_layout.h"
 #include "core/deadline.h"
@@ -42,7 +44,9 @@ class Box {
 
   enum class Access {
     kReadWrite,
-    kReadOnly,  // mapped PROT_READ: no pin, no write; watch() looks every kGlance instead of being woken
+    kReadOnly,  // mapped PROT_READ: no pin, no write. To be woken it maps the one page of the box that
+                // holds no data, `published`, for writing; where it may not even do that, watch() looks
+                // for a new version in growing steps, at last every kGlance
   };
   static constexpr std::chrono::milliseconds kGlance{1};
 
@@ -131,13 +135,16 @@ class Box {
   // span). The others keep their values. REQUIRES: the words lie within words().
   PublishResult update(std::span<const Words> scalars, std::span<const std::byte* const> arrays,
                        Deadline deadline);
+  // As update, for one word. REQUIRES: word < words().
+  PublishResult write_word(std::size_t word, std::uint64_t value, Deadline deadline);
   Write begin_write(Deadline deadline);
 
   // The newest version. One load (acquire).
-  std::uint64_t version() const;
+  std::uint64_t version() const { return newest_->load(std::memory_order_acquire) >> kBoxSlotBits; }
   // Waits until version() > seen; returns the newest version, or nullopt when the deadline passed.
-  // Spins for `spin` first; by default briefly, and not at all where cores are scarce. One writer's
-  // wake reaches all watchers, who wake each other: its cost does not grow with their number.
+  // Spins for `spin` first; by default for as long as has paid off here, and not at all where cores are
+  // scarce (core/spin_budget.h). One writer's wake reaches all watchers, who wake each other: its cost
+  // does not grow with their number.
   std::optional<std::uint64_t> watch(std::uint64_t seen, Deadline deadline,
                                      std::optional<std::chrono::nanoseconds> spin = std::nullopt);
 
@@ -156,13 +163,23 @@ class Box {
     }
   }
   // One scalar; throws std::invalid_argument naming both types when it is of another.
-  bool read_bool(std::size_t scalar) const;
-  std::int64_t read_int(std::size_t scalar) const;
-  double read_float(std::size_t scalar) const;
+  bool read_bool(std::size_t scalar) const { return read_word(place_of(scalar, ScalarType::kBool)) != 0; }
+  std::int64_t read_int(std::size_t scalar) const {
+    return std::bit_cast<std::int64_t>(read_word(place_of(scalar, ScalarType::kInt64)));
+  }
+  double read_float(std::size_t scalar) const {
+    return std::bit_cast<double>(read_word(place_of(scalar, ScalarType::kFloat64)));
+  }
   std::string read_text(std::size_t scalar) const;  // kText and kBytes
-  PublishResult write_bool(std::size_t scalar, bool value, Deadline deadline);
-  PublishResult write_int(std::size_t scalar, std::int64_t value, Deadline deadline);
-  PublishResult write_float(std::size_t scalar, double value, Deadline deadline);
+  PublishResult write_bool(std::size_t scalar, bool value, Deadline deadline) {
+    return write_word(place_of(scalar, ScalarType::kBool), value ? 1 : 0, deadline);
+  }
+  PublishResult write_int(std::size_t scalar, std::int64_t value, Deadline deadline) {
+    return write_word(place_of(scalar, ScalarType::kInt64), std::bit_cast<std::uint64_t>(value), deadline);
+  }
+  PublishResult write_float(std::size_t scalar, double value, Deadline deadline) {
+    return write_word(place_of(scalar, ScalarType::kFloat64), std::bit_cast<std::uint64_t>(value), deadline);
+  }
   // Throws std::length_error when the value is longer than the scalar's capacity.
   PublishResult write_text(std::size_t scalar, std::string_view value, Deadline deadline);
 
@@ -180,9 +197,26 @@ class Box {
 
  private:
   struct Impl;
+  // Where a scalar of one word lies.
+  struct Place {
+    std::size_t word = 0;
+    ScalarType type = ScalarType::kBool;
+  };
+
   explicit Box(std::unique_ptr<Impl> impl);
+  std::size_t place_of(std::size_t scalar, ScalarType type) const {
+    if (scalar < places_.size() && places_[scalar].type == type) [[likely]]
+      return places_[scalar].word;
+    refuse_type(scalar, type);
+  }
+  [[noreturn]] void refuse_type(std::size_t scalar, ScalarType type) const;
+  PublishResult update_scalars(std::span<const Words> scalars, Deadline deadline);
+  std::optional<std::uint64_t> sleep_until_after(std::uint64_t seen, Deadline deadline);
+  std::optional<std::uint64_t> glance_until_after(std::uint64_t seen, Deadline deadline);
+
   std::unique_ptr<Impl> impl_;
-  // Of the mapping; for read_word.
+  // Of the layout and the mapping, at hand for reads of one word.
+  std::vector<Place> places_;
   const std::atomic<std::uint64_t>* newest_ = nullptr;
   const std::atomic<std::uint64_t>* blocks_ = nullptr;
   std::size_t block_stride_ = 0;

@@ -3,6 +3,7 @@
 // What the parts of Box (box.cc, box_read.cc) share. Not for others.
 
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -10,6 +11,8 @@
 #include "core/fault_point.h"
 #include "core/process_identity.h"
 #include "core/segment.h"
+#include "core/shared_page.h"
+#include "core/spin_budget.h"
 
 namespace gristmill {
 
@@ -62,6 +65,10 @@ struct Box::Impl {
   BoxLayout layout;
   bool read_only = false;
   BoxControl* control = nullptr;
+  // What watchers sleep on; null where this process may write nothing at all.
+  EventCount* published = nullptr;
+  std::optional<SharedPage> page;  // it, when the rest is mapped for reading
+  SpinBudget spin_budget;
   LeaseTable leases;
   std::atomic<std::uint64_t>* blocks = nullptr;
   std::byte* slots = nullptr;

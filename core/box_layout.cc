@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "core/segment.h"
+#include "core/shared_page.h"
 
 namespace gristmill {
 namespace {
@@ -96,7 +97,8 @@ BoxLayout BoxLayout::of(const FieldSpecs& arrays, const ScalarSpecs& scalars) {
   l.records_at = l.leases_at + kBoxReaders * sizeof(Lease);
   l.scalars_at = l.records_at + arrays.size() * sizeof(FieldRecord);
   l.blocks_at = round_up(l.scalars_at + scalars.size() * sizeof(ScalarRecord), kArrayAlign);
-  l.slots_at = round_up(l.blocks_at + kBoxBlocks * l.block_stride * 8, kSlotAlign);
+  l.published_at = round_up(l.blocks_at + kBoxBlocks * l.block_stride * 8, kSlotAlign);
+  l.slots_at = l.published_at + SharedPage::kBytes;
   l.total = l.slots_at + kBoxSlots * l.slot_bytes;
   return l;
 }
@@ -147,7 +149,8 @@ void BoxLayout::write_records(std::byte* payload) const {
 }
 
 std::uint64_t box_layout_hash() {
-  const std::array<std::uint64_t, 12> layout = {sizeof(BoxControl),
+  const std::array<std::uint64_t, 13> layout = {sizeof(BoxControl),
+                                                SharedPage::kBytes,
                                                 sizeof(Lease),
                                                 kBoxSlots,
                                                 kBoxBlocks,

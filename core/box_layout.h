@@ -3,7 +3,8 @@
 // Where everything of a box lies in its segment, and what its scalars are.
 //
 //   payload │ BoxControl │ Lease[256] │ FieldRecord[arrays] │ ScalarRecord[scalars]
-//           │ block 0 … 3 (8-byte words, all scalars of one version) │ slot 0 … 3 (all arrays)
+//           │ block 0 … 3 (8-byte words, all scalars of one version)
+//           │ EventCount published (a page of its own) │ slot 0 … 3 (all arrays)
 
 #include <atomic>
 #include <cstddef>
@@ -71,7 +72,6 @@ struct BoxControl {
   // Pins lie below this index, so a publish need not scan the whole table. Raised by readers
   // (before their pin), never lowered.
   alignas(64) std::atomic<std::int32_t> scan_limit{0};
-  alignas(64) EventCount published;
   // The turn of whoever fills a slot: held over its copy. Taken before `writer`.
   alignas(64) RobustLock arrays;
   // Held for the nanoseconds in which a version is stored.
@@ -87,7 +87,7 @@ struct BoxLayout {
   std::vector<std::size_t> scalar_words;  // first word of each, within a block
   std::size_t words = 0;                  // of a block
   std::size_t block_stride = 0;           // in words
-  std::size_t leases_at = 0, records_at = 0, scalars_at = 0, blocks_at = 0, slots_at = 0;
+  std::size_t leases_at = 0, records_at = 0, scalars_at = 0, blocks_at = 0, published_at = 0, slots_at = 0;
   std::size_t slot_bytes = 0, total = 0;
 
   // Throws std::invalid_argument naming the field: what validate() refuses, a name used twice, no field

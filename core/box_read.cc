@@ -1,7 +1,5 @@
-// Reading a box, waiting for it, and its typed scalars.
+// Reading a box: words, pins, copies of arrays.
 
-#include <cstring>
-#include <thread>
 #include <utility>
 
 #include "core/box_impl.h"
@@ -15,48 +13,6 @@ namespace {
 }
 
 }  // namespace
-
-std::uint64_t Box::version() const {
-  return version_of(impl_->control->newest.load(std::memory_order_acquire));
-}
-
-std::optional<std::uint64_t> Box::watch(std::uint64_t seen, Deadline deadline,
-                                        std::optional<std::chrono::nanoseconds> spin) {
-  if (version() > seen) return version();
-  if (spin) {
-    const Deadline until = Deadline::in(*spin);
-    while (!until.passed() && !deadline.passed()) {
-      for (int i = 0; i < 20; ++i) {
-        if (version() > seen) return version();
-        __builtin_ia32_pause();
-      }
-    }
-  }
-  if (impl_->read_only) {
-    // Whoever may not write cannot tell the writer that somebody waits.
-    while (version() <= seen) {
-      if (deadline.passed()) return std::nullopt;
-      std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(kGlance, deadline.left()));
-    }
-    return version();
-  }
-  EventCount& published = impl_->control->published;
-  auto woken = EventCount::Woken::kChanged;
-  std::uint64_t slept_at = version();
-  while (true) {
-    const std::uint64_t now = version();
-    // A writer wakes one watcher, and each that was woken by a new version wakes two: so all awake
-    // soon, and the writer pays for one.
-    if (woken == EventCount::Woken::kNotified && now > slept_at && published.may_sleep()) published.notify(2);
-    if (woken == EventCount::Woken::kTimedOut && now > slept_at) published.forget_woken();
-    if (now > seen) return now;
-    const std::uint32_t key = published.prepare();
-    slept_at = version();
-    if (slept_at > seen) return slept_at;
-    if (deadline.passed()) return std::nullopt;
-    woken = published.wait(key, deadline);
-  }
-}
 
 std::uint64_t Box::read_words(std::size_t first, std::span<std::uint64_t> out) const {
   const Impl& box = *impl_;
@@ -123,7 +79,7 @@ std::uint64_t Box::read_into(std::span<std::byte* const> out, std::span<std::uin
         copy_from_shared(out[f], box.field(slot, f), box.layout.array_bytes[f]);
       } else {
         // Pinned: nobody writes it, and a plain copy is no race (the argument is in box.cc).
-        std::memcpy(out[f], box.field(slot, f), box.layout.array_bytes[f]);
+        copy_from_still(out[f], box.field(slot, f), box.layout.array_bytes[f]);
       }
       GRISTMILL_FAULT_POINT("box.read.field_copied");
     }

@@ -24,14 +24,14 @@ long futex(std::atomic<std::uint32_t>* word, int operation, std::uint32_t value,
   return ::syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(word), operation, value, timeout, nullptr, 0);
 }
 
-int cores() {
+}  // namespace
+
+int usable_cores() {
   cpu_set_t set;
   CPU_ZERO(&set);
   if (::sched_getaffinity(0, sizeof set, &set) == 0) return CPU_COUNT(&set);
   return static_cast<int>(std::thread::hardware_concurrency());
 }
-
-}  // namespace
 
 std::uint32_t EventCount::prepare() {
   const std::uint32_t key = word_.fetch_or(1, std::memory_order_seq_cst) | 1;
@@ -106,7 +106,7 @@ void EventCount::notify_all() {
 
 int EventCount::spin_budget() {
   // With one or two cores, whoever is waited for needs the core that a spinner would burn.
-  static const int budget = cores() <= 2 ? 0 : 200;
+  static const int budget = usable_cores() <= 2 ? 0 : 200;
   return budget;
 }
 

@@ -25,6 +25,9 @@
 
 namespace gristmill {
 
+// That this thread may run on, by its affinity.
+int usable_cores();
+
 class EventCount {
  public:
   // The longest single sleep.

@@ -1,4 +1,4 @@
-// Scalars, updates across scalars and arrays, read-only boxes, and writes that exclude others.
+// Scalars, updates across scalars and arrays, and writes that exclude others.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -13,6 +13,7 @@
 #include "core/box.h"
 #include "core/fault_point.h"
 #include "core/segment.h"
+#include "tests/core/box_scalars_fixture.h"
 #include "tests/core/forked.h"
 
 namespace gristmill {
@@ -21,48 +22,9 @@ namespace {
 using namespace std::chrono_literals;
 using Outcome = Box::PublishOutcome;
 
-constexpr std::size_t kElements = 900;
-
-// 0 flag, 1 step, 2 rate, 3 phase, 4 raw
-ScalarSpecs scalars() {
-  return {{"flag", ScalarType::kBool, 0},
-          {"step", ScalarType::kInt64, 0},
-          {"rate", ScalarType::kFloat64, 0},
-          {"phase", ScalarType::kText, 21},
-          {"raw", ScalarType::kBytes, 8}};
-}
-
-class BoxScalars : public testing::Test {
- protected:
-  BoxScalars() {
-    static int number = 0;
-    box_ = Box::create(segment_name("box-scalars-test", "box" + std::to_string(number++)),
-                       {{"data", DType::kInt64, {static_cast<std::int64_t>(kElements)}}}, scalars());
-  }
-
-  // Step, rate and every element of data carry one tag, in one version.
-  Box::PublishResult update_all(Box& box, std::int64_t tag) {
-    const std::vector<std::int64_t> data(kElements, tag);
-    const std::array<std::uint64_t, 2> words = {static_cast<std::uint64_t>(tag),
-                                                std::bit_cast<std::uint64_t>(static_cast<double>(tag))};
-    const Box::Words change{box.first_word(1), words};
-    const std::array arrays = {reinterpret_cast<const std::byte*>(data.data())};
-    return box.update({&change, 1}, arrays, Deadline::in(20s));
-  }
-  // The tag, or -1 for a mixture.
-  static std::int64_t read_all(Box& box, std::uint64_t* version = nullptr) {
-    std::vector<std::int64_t> data(kElements);
-    std::vector<std::uint64_t> words(box.words());
-    const std::array out = {reinterpret_cast<std::byte*>(data.data())};
-    const std::uint64_t read = box.read_into(out, words);
-    if (version != nullptr) *version = read;
-    const auto tag = static_cast<std::int64_t>(words[box.first_word(1)]);
-    if (std::bit_cast<double>(words[box.first_word(2)]) != static_cast<double>(tag)) return -1;
-    return data == std::vector<std::int64_t>(kElements, tag) ? tag : -1;
-  }
-
-  std::unique_ptr<Box> box_;
-};
+using box_test::BoxScalars;
+using box_test::kElements;
+using box_test::scalars;
 
 TEST_F(BoxScalars, BeginAtZeroAndKeepWhatIsWritten) {
   EXPECT_FALSE(box_->read_bool(0));
@@ -226,62 +188,6 @@ TEST_F(BoxScalars, AWriterKilledInItsWriteFreesTheTurn) {
   EXPECT_EQ(box_->write_int(1, 3, Deadline::in(5s)).outcome, Outcome::kOk);
 }
 
-TEST_F(BoxScalars, AReadOnlyBoxReadsAndWatchesButNeitherPinsNorWrites) {
-  update_all(*box_, 4);
-  const auto reader = Box::attach(box_->name(), Deadline::in(5s), Box::Access::kReadOnly);
-  EXPECT_TRUE(reader->read_only());
-  EXPECT_EQ(read_all(*reader), 4);
-  EXPECT_EQ(reader->read_int(1), 4);
-  EXPECT_THROW(reader->pin(), std::logic_error);
-  EXPECT_THROW(reader->write_int(1, 1, Deadline::now()), std::logic_error);
-  EXPECT_THROW(reader->begin_write(Deadline::now()), std::logic_error);
-  EXPECT_EQ(reader->watch(0, Deadline::now()), 1u);
-  EXPECT_EQ(reader->watch(1, Deadline::in(5ms)), std::nullopt);
-  Forked writer([&] { return update_all(*box_, 5).version == 2 ? 0 : 1; });
-  EXPECT_EQ(reader->watch(1, Deadline::in(30s)), 2u);
-  EXPECT_TRUE(writer.succeeds());
-  EXPECT_EQ(read_all(*reader), 5);
-}
-
-TEST_F(BoxScalars, AReadOnlyMappingCannotBeWritten) {
-  Forked child([&]() -> int {
-    const auto reader = Box::attach(box_->name(), Deadline::in(5s), Box::Access::kReadOnly);
-    std::array<std::byte*, 1> none = {nullptr};
-    reader->read_into(none);
-    std::FILE* maps = std::fopen("/proc/self/maps", "r");
-    char line[512];
-    int writable = 0, readable = 0;
-    while (std::fgets(line, sizeof line, maps) != nullptr) {
-      if (std::string_view(line).find(box_->name().substr(1)) == std::string_view::npos) continue;
-      (std::string_view(line).find(" rw-s ") != std::string_view::npos ? writable : readable) += 1;
-    }
-    std::fclose(maps);
-    return writable == 1 && readable == 1 ? 0 : 1;  // the parent's, inherited, and the new one
-  });
-  EXPECT_TRUE(child.succeeds());
-}
-
-TEST_F(BoxScalars, ManyWatchersAllSeeANewVersion) {
-  constexpr int kWatchers = 24;
-  const SharedWithChildren<std::atomic<int>> ready;
-  std::vector<Forked> watchers;
-  for (int w = 0; w < kWatchers; ++w) {
-    watchers.emplace_back([&] {
-      for (std::uint64_t seen = 0; seen < 20; ++seen) {
-        ++*ready;
-        if (!box_->watch(seen, Deadline::in(60s), seen % 2 == 0 ? std::nullopt : std::optional(10us)))
-          return 1;
-      }
-      return 0;
-    });
-  }
-  for (int v = 1; v <= 20; ++v) {
-    ASSERT_TRUE(eventually([&] { return *ready >= kWatchers * v; }));
-    box_->write_int(1, v, Deadline::never());
-  }
-  for (Forked& watcher : watchers) EXPECT_TRUE(watcher.succeeds());
-}
-
 #ifdef GRISTMILL_FAULT_POINTS
 
 TEST_F(BoxScalars, AnUpdateKilledAtAnyPointLeavesTheOldVersionOrTheNew) {
@@ -318,22 +224,6 @@ TEST_F(BoxScalars, AReaderStoppedInTheMiddleStartsOverWhenItWasOverrun) {
     std::array<std::uint64_t, 2> words{};
     const std::uint64_t version = box_->read_words(box_->first_word(1), words);
     return words[0] == version && std::bit_cast<double>(words[1]) == static_cast<double>(version) ? 0 : 1;
-  });
-  ASSERT_TRUE(reader.wait_stopped());
-  for (int i = 0; i < 9; ++i) ASSERT_EQ(update_all(*box_, ++tag).outcome, Outcome::kOk);
-  reader.signal(SIGCONT);
-  EXPECT_TRUE(reader.succeeds());
-}
-
-TEST_F(BoxScalars, AReadOnlyReaderStoppedInItsCopyStartsOverWhenTheSlotIsFilledAnew) {
-  std::int64_t tag = 1;
-  ASSERT_EQ(update_all(*box_, tag).outcome, Outcome::kOk);
-  Forked reader([&] {
-    const auto mine = Box::attach(box_->name(), Deadline::in(5s), Box::Access::kReadOnly);
-    fault::arm("box.read.field_copied", fault::Action::kStop);
-    std::uint64_t version = 0;
-    const std::int64_t read = read_all(*mine, &version);
-    return read == static_cast<std::int64_t>(version) && version > 1 ? 0 : 1;
   });
   ASSERT_TRUE(reader.wait_stopped());
   for (int i = 0; i < 9; ++i) ASSERT_EQ(update_all(*box_, ++tag).outcome, Outcome::kOk);
