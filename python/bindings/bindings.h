@@ -13,6 +13,8 @@ void bind_errors(py::module_& module);  // first: the others throw them
 void bind_config(py::module_& module);
 void bind_trajectory_queue(py::module_& module);
 void bind_message_queue(py::module_& module);
+void bind_timer_queue(py::module_& module);
+void bind_timer_simulation(py::module_& module);
 void bind_run_board(py::module_& module);
 void bind_segments(py::module_& module);
 void bind_launch(py::module_& module);

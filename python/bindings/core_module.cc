@@ -10,6 +10,7 @@ PYBIND11_MODULE(_core, module) {
   bind_config(module);
   bind_trajectory_queue(module);
   bind_message_queue(module);
+  bind_timer_queue(module);
   bind_run_board(module);
   bind_segments(module);
   bind_launch(module);

@@ -20,6 +20,7 @@ __all__: list[str] = [
     "RunBoard",
     "SegmentError",
     "SegmentInfo",
+    "TimerQueue",
     "TrajectoryQueue",
     "TrajectoryQueueStatistics",
     "VectorEnvironment",
@@ -318,6 +319,59 @@ class MessageQueue:
         puts without waiting: queue.Full when there is no space.
         """
 
+class TimerQueue:
+    """
+    Timers that are restarted far more often than they expire: heartbeats, time-outs, retries.
+
+    Times are numbers; in seconds, of time.monotonic(), unless you have a clock of your own. They are only
+    compared, never rounded and never read from a clock; math.inf never comes, nan is a ValueError. A
+    restart to a later time costs the same however many timers there are, and memory follows the timers
+    that live, not the restarts. Any thread may call, and each call is atomic: the GIL sees to it.
+
+        timers = gm.TimerQueue()
+        beat = timers.schedule(time.monotonic() + 30)
+        timers.restart(beat, time.monotonic() + 30)
+        for id in timers.expire(time.monotonic()):
+            ...
+    """
+    @staticmethod
+    def __new__(type, *args, **kwargs):
+        """
+        Create and return a new object.  See help(type) for accurate signature.
+        """
+    def __contains__(self, key):
+        """
+        Return key in self.
+        """
+    def __len__(self):
+        """
+        Return len(self).
+        """
+    def __repr__(self):
+        """
+        Return repr(self).
+        """
+    def cancel(self, id: int) -> None:
+        """
+        Ends a timer before its time. KeyError when it has expired or was cancelled.
+        """
+    def deadline(self, id: int) -> float:
+        """
+        A timer's deadline. KeyError when it has expired or was cancelled.
+        """
+    def expire(self, now: float) -> list[int]:
+        """
+        Ends the timers whose deadline is not after `now`. Their ids by deadline, equal ones in the order in which they were scheduled.
+        """
+    def restart(self, id: int, deadline: float) -> None:
+        """
+        Moves a timer, earlier or later. KeyError when it has expired or was cancelled.
+        """
+    def schedule(self, deadline: float) -> int:
+        """
+        Starts a timer and returns its id. A deadline in the past is due at the next expire().
+        """
+
 class RunBoard:
     """
     Who takes part in a run, how far each is, and how each ended. Reading disturbs no one.
@@ -429,6 +483,25 @@ class VectorEnvironment:
         """
         actions: [E] integers or [E, dims] numbers. Returns (observations, rewards, terminated, truncated, final_observations); rows of the last are of this step only where an episode ended.
         """
+
+def _simulate_timers(
+    connections: typing.SupportsInt | typing.SupportsIndex,
+    hertz: typing.SupportsFloat | typing.SupportsIndex,
+    seconds: typing.SupportsFloat | typing.SupportsIndex,
+    timeout: typing.SupportsFloat | typing.SupportsIndex,
+) -> dict:
+    """
+    Of gristmill bench timers.
+    """
+
+def _timer_restart_ns(
+    timers: typing.SupportsInt | typing.SupportsIndex,
+    restarts: typing.SupportsInt | typing.SupportsIndex,
+    at_random: bool,
+) -> float:
+    """
+    Of gristmill bench timers.
+    """
 
 def check_override(override: str) -> dict:
     """
