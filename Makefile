@@ -9,6 +9,7 @@ MAKEFLAGS += --no-print-directory
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
 SOAK ?= 20
+FUZZ ?= 60
 ARGS ?=
 
 VENV := .venv
@@ -18,7 +19,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 REQUIREMENTS := $(VENV)/.stamp-requirements
 EDITABLE := $(VENV)/.stamp-editable
 
-.PHONY: help setup train test lint format bench soak stubs peers sanitize clean distclean system build
+.PHONY: help setup train test lint format bench soak fuzz stubs peers sanitize clean distclean system build
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,6 +49,10 @@ soak: setup ## Repeat the fault tests SOAK (20) times over
 
 sanitize: setup ## All tests under ASan + UBSan and under TSan (long)
 	@$(PY) .ci/run_tests.py --suites asan,tsan $(ARGS)
+
+fuzz: $(REQUIREMENTS) ## Feed damaged segments, records, configurations and checkpoints, FUZZ (60) seconds each
+	@.ci/setup-system --fuzz
+	@$(PY) .ci/fuzz.py --seconds $(FUZZ) $(ARGS)
 
 stubs: setup ## Regenerate the type stubs of the compiled modules
 	@$(PY) .ci/make_stubs.py

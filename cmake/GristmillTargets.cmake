@@ -15,6 +15,10 @@ if(GRISTMILL_SANITIZE)
   target_compile_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE} -fno-omit-frame-pointer)
   target_link_options(gristmill_flags INTERFACE -fsanitize=${GRISTMILL_SANITIZE})
 endif()
+if(GRISTMILL_FUZZ)
+  # Coverage, which the fuzzer steers by; it keeps loops from being vectorised, which clang would warn of.
+  target_compile_options(gristmill_flags INTERFACE -fsanitize=fuzzer-no-link -Wno-pass-failed)
+endif()
 
 # ThreadSanitizer maps its shadow at fixed addresses, which the kernel's randomisation may have taken:
 # whatever is run in or after the build (finding the tests, the tests) runs without it.

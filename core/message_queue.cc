@@ -319,7 +319,9 @@ MessageQueue::TakeResult MessageQueue::take(std::int64_t max, std::uint64_t max_
   bool waited = false;
   while (true) {
     const auto waiting = static_cast<std::uint64_t>(std::max<std::int64_t>(size(), 0)) + 1;
-    result.batch.messages_.reserve(std::min(want.messages, waiting));
+    // Whatever the counts say, no more than there is room for.
+    const std::uint64_t most = capacity_bytes() / RecordWord{}.stride();
+    result.batch.messages_.reserve(std::min({want.messages, waiting, most}));
     const MessageStep step = impl_->reader.take(want, result.batch.messages_, deadline);
     if (step.result == Result::kDone) {
       result.batch.queue_ = this;

@@ -73,19 +73,24 @@ bool TrajectoryConsumer::skip_abandoned() {
   }
   GRISTMILL_FAULT_POINT("get.skipped");
   std::lock_guard guard(mutex_);
+  if (!move_cursor_locked(1, true)) return false;
   places_.control().skipped.fetch_add(1, std::memory_order_relaxed);
-  taken(cursor_) = 1 << 1 | 1;
-  scanned_ = ++cursor_;
+  scanned_ = cursor_;
   advance_head_locked();
   return true;
 }
 
-std::uint64_t TrajectoryConsumer::take(std::uint64_t count) {
+bool TrajectoryConsumer::take(std::uint64_t count, std::uint64_t* begin) {
   std::lock_guard guard(mutex_);
-  const std::uint64_t begin = cursor_;
-  taken(begin) = count << 1;
+  *begin = cursor_;
+  return move_cursor_locked(count, false);
+}
+
+bool TrajectoryConsumer::move_cursor_locked(std::uint64_t count, bool released) {
+  if (cursor_ - head_ + count > taken_.size()) return false;
+  taken(cursor_) = count << 1 | (released ? 1 : 0);
   cursor_ += count;
-  return begin;
+  return true;
 }
 
 void TrajectoryConsumer::release(std::uint64_t begin, std::uint64_t count) {

@@ -27,8 +27,9 @@ class TrajectoryConsumer {
   // *count is how many, when kReady. Passes abandoned places of a closed queue over.
   Poll poll(std::uint64_t n, std::uint64_t* count);
   std::uint64_t cursor() const { return cursor_; }
-  // Moves the cursor past `count` ready places; returns the first. They stay until released.
-  std::uint64_t take(std::uint64_t count);
+  // Moves the cursor past `count` ready places; *begin is the first. They stay until released. False: more
+  // would be out than there are places, so the shared state is damaged.
+  bool take(std::uint64_t count, std::uint64_t* begin);
   // Frees what take() returned; in any order, the head moves when the oldest is released. Nothing
   // happens in a forked child of the consumer.
   void release(std::uint64_t begin, std::uint64_t count);
@@ -37,6 +38,7 @@ class TrajectoryConsumer {
 
  private:
   bool skip_abandoned();
+  bool move_cursor_locked(std::uint64_t count, bool released);
   void advance_head_locked();
   std::uint64_t& taken(std::uint64_t position) { return taken_[position % taken_.size()]; }
 
@@ -46,7 +48,8 @@ class TrajectoryConsumer {
   std::mutex mutex_;                    // guards what follows
   std::uint64_t head_ = 0;
   std::uint64_t cursor_ = 0;  // written under the mutex, by poll() and take() only
-  // At a taken run's first position: its length << 1 | released.
+  // At a taken run's first position: its length << 1 | released. Runs lie between head_ and cursor_, which
+  // are never more than a capacity apart, whatever the segment says: so none overwrites another.
   std::vector<std::uint64_t> taken_;
 };
 

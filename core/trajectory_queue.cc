@@ -238,7 +238,10 @@ TrajectoryQueue::GetResult TrajectoryQueue::get_many(std::int64_t n, Deadline de
     case Poll::kReady:
       break;
   }
-  result.batch.begin_ = consumer.take(count);
+  if (!consumer.take(count, &result.batch.begin_)) {
+    result.outcome = Outcome::kBroken;
+    return result;
+  }
   GRISTMILL_FAULT_POINT("get.taken");
   for (const Impl::Ring& ring : impl_->rings) ring.join_end(result.batch.begin_, count);
   result.batch.size_ = static_cast<std::int64_t>(count);

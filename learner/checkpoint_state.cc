@@ -1,6 +1,7 @@
 #include "learner/checkpoint_state.h"
 
 #include <nlohmann/json.hpp>
+#include <stdexcept>
 
 #include "learner/content_hash.h"
 
@@ -30,6 +31,21 @@ void visit_entries(State& state, Visit&& visit) {
   visit("environment", state.environment);
 }
 
+// As Json's own conversion, which turns any number into an integer: one with a point, or too large, is none.
+template <typename T>
+void read(const Json& json, T& value) {
+  value = json.get<T>();
+}
+void read(const Json& json, std::int64_t& value) {
+  if (!json.is_number_integer() || (json.is_number_unsigned() && json.get<std::int64_t>() < 0)) {
+    throw std::invalid_argument(json.dump() + " is not an integer of 64 bits");
+  }
+  value = json.get<std::int64_t>();
+}
+void read(const Json& json, std::map<std::string, std::int64_t>& values) {
+  for (const auto& [name, value] : json.get<std::map<std::string, Json>>()) read(value, values[name]);
+}
+
 }  // namespace
 
 std::string checkpoint_state_text(const CheckpointState& state, const FileHashes& hashes) {
@@ -53,14 +69,24 @@ CheckpointState parse_checkpoint_state(std::string_view text, const std::string&
     if (!seal_holds(text, json.at(kChecksum).get<std::string>())) {
       fail("its checksum is not that of its content: it was changed or damaged");
     }
-    if (const auto format = json.at("format").get<std::int64_t>(); format != kFormat) {
+    std::int64_t format = 0;
+    read(json.at("format"), format);
+    if (format != kFormat) {
       fail("it has format " + std::to_string(format) + ", and this program reads format " +
            std::to_string(kFormat));
     }
     hashes = json.at("files").get<FileHashes>();
-    visit_entries(state, [&]<typename T>(const char* name, T& value) { value = json.at(name).get<T>(); });
+    visit_entries(state, [&](const char* name, auto& value) {
+      try {
+        read(json.at(name), value);
+      } catch (const std::invalid_argument& error) {
+        fail("\"" + std::string(name) + "\": " + error.what());
+      }
+    });
   } catch (const Json::exception& error) {
     fail(error.what());
+  } catch (const std::invalid_argument& error) {
+    fail(std::string("\"format\": ") + error.what());
   }
   return state;
 }

@@ -1,7 +1,10 @@
 #include "rollout/config_reader.h"
 
+#include <yaml-cpp/eventhandler.h>
+
 #include <algorithm>
 #include <set>
+#include <sstream>
 
 #include "rollout/config_options.h"
 #include "rollout/config_value.h"
@@ -37,6 +40,35 @@ std::string trimmed(const std::string& text) {
   if (begin == std::string::npos) return "";
   return text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
 }
+
+// Where documents of a YAML stream begin. Looked at before the text is loaded, because yaml-cpp's LoadAll
+// does not come to an end where something follows a document that belongs to none.
+class DocumentStarts : public YAML::EventHandler {
+ public:
+  // Those of the first two.
+  explicit DocumentStarts(const std::string& text) {
+    std::istringstream stream(text);
+    YAML::Parser parser(stream);
+    while (starts_.size() < 2 && parser.HandleNextDocument(*this)) {
+    }
+  }
+  const std::vector<YAML::Mark>& marks() const { return starts_; }
+
+ private:
+  void OnDocumentStart(const YAML::Mark& mark) override { starts_.push_back(mark); }
+  void OnDocumentEnd() override {}
+  void OnNull(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnAlias(const YAML::Mark&, YAML::anchor_t) override {}
+  void OnScalar(const YAML::Mark&, const std::string&, YAML::anchor_t, const std::string&) override {}
+  void OnSequenceStart(const YAML::Mark&, const std::string&, YAML::anchor_t,
+                       YAML::EmitterStyle::value) override {}
+  void OnSequenceEnd() override {}
+  void OnMapStart(const YAML::Mark&, const std::string&, YAML::anchor_t, YAML::EmitterStyle::value) override {
+  }
+  void OnMapEnd() override {}
+
+  std::vector<YAML::Mark> starts_;
+};
 
 // Text is taken as it stands: "run.name=a: b" is not a mapping.
 YAML::Node override_node(const std::string& text, std::string_view type) {
@@ -89,11 +121,10 @@ void ConfigReader::read_yaml(const std::string& text, const std::string& origin)
     return;
   }
   try {
-    const std::vector<YAML::Node> documents = YAML::LoadAll(text);
-    if (documents.size() > 1) {
-      problems_.push_back(at(origin, documents[1].Mark()) + ": a second YAML document; expected one");
-    } else if (!documents.empty() && !documents[0].IsNull()) {
-      const YAML::Node& root = documents[0];
+    if (const DocumentStarts starts(text); starts.marks().size() > 1) {
+      problems_.push_back(at(origin, starts.marks()[1]) +
+                          ": a second YAML document, or what belongs to none; expected one");
+    } else if (const YAML::Node root = YAML::Load(text); !root.IsNull()) {
       if (root.IsMap()) {
         read_mapping(root, "", origin);
       } else {

@@ -414,7 +414,9 @@ class Decoder {
       Py_XDECREF(value);
       if (!set) {
         Py_DECREF(made);
-        return nullptr;
+        // A key that no dict takes never was in one.
+        if (PyErr_ExceptionMatches(PyExc_TypeError)) PyErr_Clear();
+        return damaged();
       }
     }
     return made;

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <random>
 
 #include "core/message_layout.h"
@@ -87,6 +88,15 @@ TEST_F(MessageQueueDamage, AnotherKindOfSegmentIsRefused) {
   } catch (const SegmentError& error) {
     EXPECT_EQ(error.reason(), SegmentError::Reason::kWrongKind);
   }
+}
+
+TEST_F(MessageQueueDamage, ACountBeyondAllMeasureMakesNoRoomForSoMany) {
+  ASSERT_EQ(put_tag(*queue_, 1), Outcome::kOk);
+  control().behind.store(std::uint64_t{1} << 62);
+  auto taken =
+      queue_->take(std::numeric_limits<std::int64_t>::max(), MessageQueue::kNoLimit, Deadline::now());
+  EXPECT_EQ(taken.outcome, Outcome::kOk);
+  EXPECT_EQ(tags_of(taken.batch), MessageTags{1});
 }
 
 TEST_F(MessageQueueDamage, RandomWordsNeverCrashOrHang) {

@@ -46,6 +46,19 @@ TEST_F(TrajectoryQueueDamage, ATailFarBeyondTheHeadIsBroken) {
   queue_->statistics();
 }
 
+TEST_F(TrajectoryQueueDamage, NoMoreIsHandedOutThanThereArePlaces) {
+  ASSERT_TRUE(put_each(*queue_, 0, 4));
+  const auto out = queue_->get_many(3, Deadline::in(10s));
+  ASSERT_EQ(out.batch.size(), 3);
+  // Four more seem to be ready, in places that are still out.
+  control().tail.store(7 << 1);
+  auto* words = reinterpret_cast<std::uint64_t*>(raw_.payload() + layout_.words_offset);
+  for (std::uint64_t p = 3; p < 7; ++p) words[p % 4] = Place{p, 0, PlaceState::kReady}.pack();
+  EXPECT_EQ(queue_->get_many(2, Deadline::in(10s)).outcome, Outcome::kBroken);
+  auto last = queue_->get_many(1, Deadline::in(10s));
+  EXPECT_EQ(last.outcome, Outcome::kOk);
+}
+
 TEST_F(TrajectoryQueueDamage, ADamagedGeometryIsRefusedAtAttach) {
   control().capacity = 5;
   try {

@@ -7,6 +7,8 @@
 #include <iterator>
 #include <limits>
 
+#include "learner/checkpoint_state.h"
+#include "learner/content_hash.h"
 #include "tests/learner/checkpoint_fixture.h"
 
 namespace gristmill {
@@ -245,6 +247,25 @@ TEST_F(Checkpoint, of_a_directory_that_is_none_is_refused) {
   EXPECT_THAT(refusal([&] { load_checkpoint(run_ / "nowhere"); }), HasSubstr((run_ / "nowhere").string()));
   fs::create_directories(run_ / "odd" / "state.json");
   EXPECT_THAT(refusal([&] { load_checkpoint(run_ / "odd"); }), HasSubstr("state.json"));
+}
+
+// What only another program, or an adversary, writes: the seal fits, and the values do not.
+TEST_F(Checkpoint, is_refused_with_a_number_that_is_no_integer_where_one_belongs) {
+  const CheckpointState state = some_state(160'000);
+  FileHashes hashes;
+  const std::string sound = checkpoint_state_text(state, {});
+  for (const std::string number : {"1e300", "1.5", "true", "18446744073709551615", "\"1\""}) {
+    std::string text = sound;
+    const std::size_t seal_at = text.find("xxh64:");
+    text.replace(seal_at, kUnsealed.size(), kUnsealed);
+    const std::size_t at = text.find("160000");
+    text.replace(at, 6, number);
+    seal(text);
+    EXPECT_THAT(refusal([&] { parse_checkpoint_state(text, "state.json", hashes); }),
+                AllOf(HasSubstr("state.json: \"frames\": "), HasSubstr("is not an integer")))
+        << number;
+  }
+  EXPECT_TRUE(parse_checkpoint_state(sound, "state.json", hashes).counters == state.counters);
 }
 
 }  // namespace

@@ -564,6 +564,7 @@ def test_garbage_in_the_queue_is_a_typed_error():
         b"\xa1\x0b\xff\xff\xff\xff",
         b"\xa1\x0f\x0c\x00\x01" + b"\xff" * 8,
         b"\xa2" * 40,
+        b"\xa1\x0e\x01\x00\x00\x00\x0d\x00\x00\x00\x00\x00",  # a dict whose key is a list
     ):
         raw.put(garbage)
         with pytest.raises(ValueError, match="damaged"):
