@@ -304,6 +304,7 @@ MessageStep MessageReader::take(Want& want, std::vector<std::span<const std::byt
   const auto wants = [&](const RecordWord& record) {
     return want.messages > 0 && into.size() < into.capacity() && fits(want, record.length);
   };
+  bool late_left = false;
   if (may_be_late()) {
     const std::uint64_t events = control.late_events.load(std::memory_order_acquire);
     bool all = true;
@@ -317,10 +318,12 @@ MessageStep MessageReader::take(Want& want, std::vector<std::span<const std::byt
       step.left = true;  // what is marked is taken all the same
     }
     if (all) control.late_seen.store(events, std::memory_order_relaxed);
-    step.left = step.left || !all;
+    late_left = !all;
+    step.left = step.left || late_left;
   }
   RecordWord record;
-  while (true) {
+  // A late one that does not fit is not overtaken: its producer's next ones may fit.
+  while (!late_left) {
     if (!skip(now, &record)) {
       if (step.count == 0) return {Result::kBroken};
       break;

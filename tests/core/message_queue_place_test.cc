@@ -100,6 +100,24 @@ TEST(MessageQueuePlace, ALateMessageIsTakenInPlaceToo) {
   EXPECT_EQ(tags_of(taken.batch), (MessageTags{50, 1}));
 }
 
+// Found by the fault campaign: its producer's next message overtook it.
+TEST(MessageQueuePlace, ALateMessageThatDoesNotFitTheBatchIsNotOvertaken) {
+  const auto queue = fresh_message_queue();
+  auto first = queue->reserve(3000, Deadline::now());
+  auto second = queue->reserve(3000, Deadline::now());
+  ASSERT_EQ(get_tags(*queue), MessageTags{});  // passes both over
+  for (auto* late : {&first, &second}) {
+    const MessageBytes message = message_of(late == &first ? 1 : 2, 3000);
+    std::memcpy(late->reservation.bytes().data(), message.data(), message.size());
+    late->reservation.commit();
+  }
+  ASSERT_EQ(put_tag(*queue, 3), Outcome::kOk);
+  const auto fits_one = queue->take(8, 3100, Deadline::now());
+  EXPECT_EQ(tags_of(fits_one.batch), MessageTags{1});
+  const auto rest = queue->take(8, MessageQueue::kNoLimit, Deadline::now());
+  EXPECT_EQ(tags_of(rest.batch), (MessageTags{2, 3}));
+}
+
 TEST(MessageQueuePlace, AClosedQueueIsDrainedOnlyWhenReservationsAreSettled) {
   const auto queue = fresh_message_queue();
   auto reserved = queue->reserve(100, Deadline::now());
