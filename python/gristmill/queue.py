@@ -13,6 +13,7 @@ There is no feeder thread: when put returns, the message is in the queue.
 
 from __future__ import annotations
 
+import functools
 import pickle
 import uuid
 from collections.abc import Callable, Iterable
@@ -261,7 +262,8 @@ def _msgpack():
         import msgpack
     except ImportError as error:
         raise ImportError("serializer='msgpack' needs the package msgpack: pip install msgpack") from error
-    return msgpack.unpackb, msgpack.packb
+    # What packb takes comes out again: keys of dicts may be numbers, too.
+    return functools.partial(msgpack.unpackb, strict_map_key=False), msgpack.packb
 
 
 def _pickle_dumps(obj: Any) -> bytes:
