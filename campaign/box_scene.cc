@@ -343,6 +343,8 @@ void BoxScene::finish(Tormentor& tormentor, Result& result) {
       return;
     }
   }
+  Box::Pin leak;
+  if (plan_.mistake == Mistake::kLeak) leak = box_->pin();
   std::vector<Box::Pin> pins;
   for (int i = 0; i < Box::kMaxReaders; ++i) pins.push_back(box_->pin());
 }

@@ -42,7 +42,7 @@ enum class Mistake {
   kDuplicate,   // a consumer notes something twice; a writer acknowledges a version twice
   kFlip,        // a bit of the content is wrong
   kReorder,     // a consumer notes two messages the wrong way round; a reader an old version late
-  kLeak,        // a place is held for ever
+  kLeak,        // a place, or a pin, is held for ever
   kStall,       // an operation takes 300 ms
   kHang,        // an operation never ends
   kCrash,       // a process ends by a segmentation fault

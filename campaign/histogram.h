@@ -41,12 +41,6 @@ class Histogram {
     }
     return max();
   }
-  // How many are at least `ns`, to the precision of a bucket.
-  std::uint64_t at_least(std::uint64_t ns) const {
-    std::uint64_t sum = 0;
-    for (int b = bucket_of(ns); b < kBuckets; ++b) sum += buckets_[b].load(std::memory_order_relaxed);
-    return sum;
-  }
 
  private:
   static int bucket_of(std::uint64_t ns) {

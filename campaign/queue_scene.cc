@@ -54,6 +54,8 @@ std::size_t QueueScene::length_of(std::uint64_t tag) const {
   return kLeastPayload + (roll >> 8) % (most - kLeastPayload + 1);
 }
 
+bool QueueScene::reserved(std::uint64_t tag) const { return mixed(tag ^ ~plan_.seed) % 4 == 0; }
+
 int QueueScene::play(std::size_t role, Player& player) {
   const Attached<MessageQueue> attached(*queue_, player.random.chance(0.5));
   if (role == kProducer) return produce(*attached, player);
@@ -70,24 +72,23 @@ MessageQueue::PutResult QueueScene::put(MessageQueue& queue, Player& player, std
     spans.emplace_back(messages.back());
   }
   const bool counts = pace_ != Pace::kSlowConsumers;
-  const std::uint64_t kind = player.random.below(4);
   if (count > 1) {
     Stopwatch watch(player, 0, "put_many", deadline, counts);
     return queue.put_many(spans, deadline);
   }
-  if (kind == 0) {
+  if (reserved(first)) {
     const std::size_t spare = player.random.below(100);
     Stopwatch watch(player, 0, "reserve", deadline, counts);
-    auto reserved = queue.reserve(messages[0].size() + spare, deadline);
-    if (reserved.outcome == Outcome::kTooLarge) return queue.put(messages[0], deadline);
-    if (reserved.outcome != Outcome::kOk) return {reserved.outcome, 0, 0};
+    auto space = queue.reserve(messages[0].size() + spare, deadline);
+    if (space.outcome == Outcome::kTooLarge) return queue.put(messages[0], deadline);
+    if (space.outcome != Outcome::kOk) return {space.outcome, 0, 0};
     if (player.random.below(20) == 0) return {Outcome::kTimedOut, 0, 0};  // changes its mind
-    std::memcpy(reserved.reservation.bytes().data(), messages[0].data(), messages[0].size());
-    reserved.reservation.commit(messages[0].size());
+    std::memcpy(space.reservation.bytes().data(), messages[0].data(), messages[0].size());
+    space.reservation.commit(messages[0].size());
     return {Outcome::kOk, 1, 0};
   }
   Stopwatch watch(player, 0, "put", deadline, counts);
-  if (kind == 1) {
+  if (player.random.below(3) == 0) {
     const std::span<const std::byte> whole(messages[0]);
     const std::array parts = {whole.first(5), whole.subspan(5)};
     return queue.put_parts(parts, deadline);
@@ -197,8 +198,9 @@ void QueueScene::logged(std::size_t slot, std::span<const std::uint64_t> words) 
   // Where one consumer follows the other, order holds across their lives.
   const std::uint64_t taker = consumers_ == 1 ? 0 : cast_[slot].life;
   for (const std::uint64_t tag : words) {
-    // A large one that a dead consumer had begun to copy is given back late.
-    const bool may_be_late = !plan_.spare_takers && length_of(tag) > MessageQueue::kLargeMessage;
+    // What a dead consumer had begun to copy outside the lock is given back late.
+    const bool copied_outside = length_of(tag) > MessageQueue::kLargeMessage || reserved(tag);
+    const bool may_be_late = !plan_.spare_takers && copied_outside;
     ledger_.see(tag, taker, may_be_late);
   }
 }

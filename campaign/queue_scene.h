@@ -37,6 +37,8 @@ class QueueScene : public Scene {
   MessageQueue::PutResult put(MessageQueue& queue, Player& player, std::uint64_t first, std::uint64_t count,
                               Deadline deadline);
   std::size_t length_of(std::uint64_t tag) const;
+  // Whether it is written in place, when it is put alone.
+  bool reserved(std::uint64_t tag) const;
   // How many small messages fit; leaves the queue as it was. REQUIRES: it is empty.
   std::int64_t room();
 

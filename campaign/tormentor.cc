@@ -399,7 +399,7 @@ void Tormentor::settle() {
   for (const auto& [what, histogram] : {std::pair("an operation took", &result_.stalls),
                                         std::pair("a call outlived its deadline by", &result_.late)}) {
     if (histogram->max() <= limit) continue;
-    result_.find(Finding::kStalled, std::max<std::uint64_t>(1, histogram->at_least(limit)),
+    result_.find(Finding::kStalled, 1,
                  std::string(what) + " " + std::to_string(histogram->max() / kMs) + " ms");
   }
 }
