@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 import sys
+from pickle import PickleBuffer
 from typing import Any
 
 # type -> reducer, before multiprocessing's and copyreg's.
 REDUCERS: dict[type, Any] = {}
+
+
+def _reduce_view(view):
+    # A view that only copying could send comes out of a copy.
+    data = PickleBuffer(view) if view.c_contiguous else view.tobytes()
+    return _make_view, (data, view.format, view.shape)
+
+
+def _make_view(data, form, shape):
+    view = memoryview(data).cast("B")
+    if form == "B" and len(shape) == 1:
+        return view
+    # cast() knows no shapes of no elements.
+    return view.cast(form, shape) if view.nbytes else view.cast(form)
+
+
+REDUCERS[memoryview] = _reduce_view
 
 
 def add_torch() -> bool:
