@@ -25,8 +25,19 @@ std::string wanted(const FieldSpec& spec, bool many) {
   throw py::type_error("field '" + spec.name + "': expected " + wanted(spec, many) + ", got " + got);
 }
 
-py::array as_array(const FieldSpec& spec, const py::handle& value, bool many) {
+// What speaks DLPack (torch's tensors, CuPy's and JAX's arrays) as an array over the same memory. A null
+// object: it does not. torch's are read by a way of their own, which knows bfloat16 and other devices.
+py::object over_the_same_memory(const py::handle& value) {
+  if (py::isinstance<py::array>(value) || !py::hasattr(value, "__dlpack__")) return {};
+  const bool torch = py::hasattr(value, "detach") && py::hasattr(value, "numpy");
+  return torch ? py::module_::import("gristmill._tensors").attr("readable")(value)
+               : py::module_::import("numpy").attr("from_dlpack")(value);
+}
+
+py::array as_array(const FieldSpec& spec, const py::handle& given, bool many) {
   const py::dtype dtype = numpy_dtype(spec.dtype);
+  const py::object seen = over_the_same_memory(given);
+  const py::handle value = seen ? py::handle(seen) : given;
   if (!py::isinstance<py::array>(value)) {
     static const auto as_contiguous = [] { return py::module_::import("numpy").attr("ascontiguousarray"); };
     try {

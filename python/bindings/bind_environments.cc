@@ -52,6 +52,18 @@ class Environments {
                           copy(final_observations_));
   }
 
+  void reset_into(py::array observations) { environments_->reset(rows_of(observations, observation_row())); }
+
+  void step_into(const py::object& actions, py::array observations, py::array rewards, py::array terminated,
+                 py::array truncated, py::array final_observations) {
+    py::array given = as_actions(actions);
+    environments_->step(rows(given), {.observations = rows_of(observations, observation_row()),
+                                      .rewards = rows_of(rewards, {DType::kFloat32, {}}),
+                                      .terminated = rows_of(terminated, {DType::kBool, {}}),
+                                      .truncated = rows_of(truncated, {DType::kBool, {}}),
+                                      .final_observations = rows_of(final_observations, observation_row())});
+  }
+
   void set_cartpole_state(std::int64_t index, const std::array<double, 4>& state, int steps) {
     auto* cartpoles = dynamic_cast<Vectorised<CartPole>*>(environments_.get());
     if (cartpoles == nullptr) throw std::invalid_argument("set_cartpole_state: these are no cartpoles");
@@ -90,6 +102,33 @@ class Environments {
       }
     }
     return given;
+  }
+
+  struct Row {
+    DType dtype;
+    std::vector<std::int64_t> shape;
+  };
+  Row observation_row() const {
+    return {environments_->spec().observation_dtype, environments_->spec().observation_shape};
+  }
+
+  // Rows of the caller's array, any stride apart, each dense in itself.
+  Rows rows_of(py::array& array, const Row& row) const {
+    const py::dtype dtype(std::string(dtype_name(row.dtype)));
+    bool fits = array.writeable() && array.dtype().equal(dtype) &&
+                array.ndim() == static_cast<py::ssize_t>(row.shape.size()) + 1 && array.shape(0) == size();
+    py::ssize_t dense = dtype.itemsize();
+    for (py::ssize_t d = fits ? array.ndim() - 1 : 0; d > 0; --d) {
+      const std::int64_t extent = row.shape[static_cast<std::size_t>(d - 1)];
+      fits = fits && array.shape(d) == extent && (extent == 1 || array.strides(d) == dense);
+      dense *= extent;
+    }
+    if (!fits) {
+      throw std::invalid_argument("expected a writeable " + std::string(dtype_name(row.dtype)) +
+                                  " array of " + std::to_string(size()) +
+                                  " rows, each as the environment describes it");
+    }
+    return {static_cast<std::byte*>(array.mutable_data()), array.strides(0)};
   }
 
   static Rows rows(py::array& array) {
@@ -131,6 +170,11 @@ void bind_environments(py::module_& module) {
            "actions: [E] integers or [E, dims] numbers. Returns (observations, rewards, terminated, "
            "truncated, "
            "final_observations); rows of the last are of this step only where an episode ended.")
+      .def("reset_into", &Environments::reset_into, py::arg("observations"),
+           "As reset(), into the rows of an array.")
+      .def("step_into", &Environments::step_into, py::arg("actions"), py::arg("observations"),
+           py::arg("rewards"), py::arg("terminated"), py::arg("truncated"), py::arg("final_observations"),
+           "As step(), into the rows of arrays, which may lie any stride apart.")
       .def("set_cartpole_state", &Environments::set_cartpole_state, py::arg("index"), py::arg("state"),
            py::arg("steps") = 0,
            "cartpole only: environment `index` goes on from `state` (position, velocity, angle, angular "

@@ -53,6 +53,13 @@ py::dict row_to_python(RunBoard& board, int index) {
 
 }  // namespace
 
+Counter counter_of(const std::string& name) {
+  for (std::size_t i = 0; i < kCounterNames.size(); ++i) {
+    if (name == kCounterNames[i]) return static_cast<Counter>(i);
+  }
+  throw py::value_error("no counter '" + name + "' on the board");
+}
+
 void bind_run_board(py::module_& module) {
   py::class_<RunBoard>(
       module, "RunBoard",
@@ -65,7 +72,11 @@ void bind_run_board(py::module_& module) {
             return RunBoard::attach(name, deadline);
           },
           py::arg("name"), py::arg("timeout") = 5.0, "Raises SegmentError.")
+      .def_static("create", &RunBoard::create, py::arg("name"), py::arg("rows"),
+                  "Creates the segment `name` (see segment_name). Raises SegmentError.")
       .def_property_readonly("name", &RunBoard::name)
+      .def_property_readonly(
+          "owner", [](const RunBoard& self) { return self.owner().pid; }, "Its creator's pid.")
       .def("__len__", &RunBoard::rows)
       .def(
           "row",
@@ -78,6 +89,24 @@ void bind_run_board(py::module_& module) {
           },
           py::arg("index"), "Phase, pid, heartbeat, error and counters of one process, as a dict.")
       .def_property_readonly("config", &RunBoard::config, "The resolved configuration, as YAML.")
+      .def("set_config", &RunBoard::set_config, py::arg("yaml"), "By the creator, before workers start.")
+      .def("announce_ready", &RunBoard::announce_ready, "By the creator: queue and box are there.")
+      .def(
+          "await_ready",
+          [](RunBoard& self, double timeout) {
+            const py::gil_scoped_release release;
+            return self.await_ready(Deadline::in(std::chrono::duration<double>(timeout)));
+          },
+          py::arg("timeout"), "By a worker: waits for announce_ready(). False: timed out, or stopped.")
+      .def_property_readonly("changes", &RunBoard::changes, "Changes of phase so far.")
+      .def(
+          "await_change",
+          [](RunBoard& self, std::uint32_t seen, double timeout) {
+            const py::gil_scoped_release release;
+            return self.await_change(seen, Deadline::in(std::chrono::duration<double>(timeout)));
+          },
+          py::arg("seen"), py::arg("timeout"), "Waits until `changes` is no longer `seen`; returns it.")
+      .def("unlink", &RunBoard::unlink, "Removes the name; mappings stay valid.")
       .def("request_stop", &RunBoard::request_stop, "Asks every process of the run to end in an orderly way.")
       .def_property_readonly("stop_requested", &RunBoard::stop_requested);
 }

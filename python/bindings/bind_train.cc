@@ -9,6 +9,7 @@
 #include "learner/train.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/launch_holder.h"
+#include "python/bindings/worker_event.h"
 
 namespace gristmill::python {
 namespace {
@@ -85,24 +86,6 @@ const char* end_name(TrainResult::End end) {
       return "interrupted";
     case TrainResult::End::kFailed:
       return "failed";
-  }
-  return "unknown";
-}
-
-const char* kind_name(WorkerEvent::Kind kind) {
-  switch (kind) {
-    case WorkerEvent::Kind::kStarted:
-      return "started";
-    case WorkerEvent::Kind::kDied:
-      return "died";
-    case WorkerEvent::Kind::kFailed:
-      return "failed";
-    case WorkerEvent::Kind::kHung:
-      return "hung";
-    case WorkerEvent::Kind::kRestarted:
-      return "restarted";
-    case WorkerEvent::Kind::kGaveUp:
-      return "gave_up";
   }
   return "unknown";
 }

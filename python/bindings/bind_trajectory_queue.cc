@@ -1,5 +1,8 @@
 #include <pybind11/stl.h>
 
+#include <atomic>
+
+#include "core/segment.h"
 #include "core/trajectory_queue.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
@@ -73,6 +76,12 @@ py::array batch_field(const py::object& self, const std::string& name) {
   return view_of(specs[index], batch.batch.field(index), batch.batch.size(), self, true);
 }
 
+py::object batch_tensor(const py::object& self, const std::string& name) {
+  const auto& specs = self.cast<const PyBatch&>().specs();
+  const std::string dtype(dtype_name(specs[index_of(specs, name)].dtype));
+  return py::module_::import("gristmill._tensors").attr("over")(batch_field(self, name), dtype);
+}
+
 void bind_batch(py::module_& module) {
   py::class_<PyBatch>(
       module, "Batch",
@@ -81,6 +90,19 @@ void bind_batch(py::module_& module) {
       "batch and all its arrays are gone; arrays must not be used after an explicit release.")
       .def("__len__", [](const PyBatch& self) { return self.batch.size(); })
       .def("__getitem__", &batch_field, py::arg("field"))
+      .def(
+          "tensor", &batch_tensor, py::arg("field"),
+          "The field as a torch tensor over the same memory. (Its array speaks DLPack, for other libraries.)")
+      .def(
+          "tensors",
+          [](const py::object& self) {
+            py::dict tensors;
+            for (const auto& spec : self.cast<const PyBatch&>().specs()) {
+              tensors[py::str(spec.name)] = batch_tensor(self, spec.name);
+            }
+            return tensors;
+          },
+          "Every field as a torch tensor.")
       .def("keys",
            [](const PyBatch& self) {
              std::vector<std::string> names;
@@ -96,6 +118,10 @@ void bind_batch(py::module_& module) {
 }  // namespace
 
 void bind_trajectory_queue(py::module_& module) {
+  module.def(
+      "checked_fields", [](const py::dict& fields) { return specs_to_python(specs_from_python(fields)); },
+      py::arg("fields"),
+      "{name: (dtype name, shape)} as a queue would hold them. Raises TypeError, ValueError.");
   bind_batch(module);
   py::class_<TrajectoryQueueStatistics>(module, "TrajectoryQueueStatistics")
       .def_readonly("puts", &TrajectoryQueueStatistics::puts)
@@ -112,6 +138,12 @@ void bind_trajectory_queue(py::module_& module) {
       "in "
       "seconds; None waits for ever. Waiting frees the GIL, and Ctrl-C ends it. Pickling one attaches to it "
       "at the other end.")
+      .def(py::init([](const py::dict& fields, std::int64_t capacity) {
+             static std::atomic<int> made{0};
+             const std::string run = "trajectories-" + std::to_string(++made);
+             return TrajectoryQueue::create(segment_name(run, "queue"), specs_from_python(fields), capacity);
+           }),
+           py::arg("fields"), py::arg("capacity"), "As create(), under a name of its own choosing.")
       .def_static(
           "create",
           [](const std::string& name, const py::dict& fields, std::int64_t capacity) {
@@ -145,7 +177,8 @@ void bind_trajectory_queue(py::module_& module) {
             put_many(self, fields, timeout, false);
           },
           py::arg("fields"), py::arg("timeout") = py::none(),
-          "Copies one trajectory in, {name: array [shape…]}. Raises TimeoutError when the queue stays full, "
+          "Copies one trajectory in, {name: array or tensor [shape…]}. Raises TimeoutError when the queue "
+          "stays full, "
           "QueueClosed.")
       .def(
           "put_many",

@@ -4,6 +4,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include <string>
+
+#include "core/run_board.h"
+
 namespace gristmill::python {
 
 namespace py = pybind11;
@@ -19,10 +23,14 @@ void bind_run_board(py::module_& module);
 void bind_segments(py::module_& module);
 void bind_launch(py::module_& module);
 void bind_environments(py::module_& module);
+void bind_worker_pool(py::module_& module);  // after the board and the configuration
 
 // gristmill._train: needs libtorch.
 void bind_checkpoint(py::module_& module);
 void bind_train(py::module_& module);
 void bind_policy(py::module_& module);
+
+// The counter with this name ("frames", …). Throws ValueError.
+Counter counter_of(const std::string& name);
 
 }  // namespace gristmill::python

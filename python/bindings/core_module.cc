@@ -15,4 +15,5 @@ PYBIND11_MODULE(_core, module) {
   bind_segments(module);
   bind_launch(module);
   bind_environments(module);
+  bind_worker_pool(module);
 }

@@ -37,7 +37,11 @@ if TYPE_CHECKING:
     from gristmill.policy import Policy, load_policy
     from gristmill.queue import MessageBatch, Queue
     from gristmill.result import Result, RunFailedError
+    from gristmill.rollout_batch import RolloutBatch
+    from gristmill.rollout_worker import Worker
+    from gristmill.rollouts import Rollouts, WorkerError
     from gristmill.training import resume, train
+    from gristmill.trajectory_spec import TrajectorySpec
 
 _HOMES = {
     "gristmill._core": (
@@ -61,7 +65,11 @@ _HOMES = {
     "gristmill.policy": ("Policy", "load_policy"),
     "gristmill.queue": ("MessageBatch", "Queue"),
     "gristmill.result": ("Result", "RunFailedError"),
+    "gristmill.rollout_batch": ("RolloutBatch",),
+    "gristmill.rollout_worker": ("Worker",),
+    "gristmill.rollouts": ("Rollouts", "WorkerError"),
     "gristmill.training": ("resume", "train"),
+    "gristmill.trajectory_spec": ("TrajectorySpec",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -80,11 +88,16 @@ __all__ = [
     "Queue",
     "QueueClosed",
     "Result",
+    "RolloutBatch",
+    "Rollouts",
     "RunBoard",
     "RunFailedError",
     "SegmentError",
     "TimerQueue",
     "TrajectoryQueue",
+    "TrajectorySpec",
+    "Worker",
+    "WorkerError",
     "evaluate",
     "list_segments",
     "load_policy",

@@ -60,16 +60,18 @@ class GymnasiumVector:
 
     def __init__(
         self,
-        env_id: str,
+        env: str | Callable[..., gymnasium.Env],
         kwargs: Mapping[str, Any] | None = None,
         count: int = 1,
         seed: int = 0,
         first_index: int = 0,
     ) -> None:
+        """env: an id, or a class or callable that returns an environment."""
         if count < 1:
             raise ValueError(f"count is {count}; expected at least 1 environment")
+        env_id = env if isinstance(env, str) else getattr(env, "__qualname__", repr(env))
         self.env_id = env_id
-        self.envs = [make(env_id, kwargs) for _ in range(count)]
+        self.envs = [make(env, kwargs) if isinstance(env, str) else _call(env, kwargs) for _ in range(count)]
         # 31 bits: the random generators of some environments take no more.
         self.seeds = [stream_seed(seed, first_index + i) >> 33 for i in range(count)]
         try:
@@ -199,6 +201,27 @@ def make(env_id: str, kwargs: Mapping[str, Any] | None = None) -> gymnasium.Env:
         raise UnusableEnvironmentError(
             f'env.id "{env_id}" could not be made{given}: {type(error).__name__}: {error}'
         ) from error
+
+
+def _call(maker: Callable[..., gymnasium.Env], kwargs: Mapping[str, Any] | None) -> gymnasium.Env:
+    """An environment from its class, or from a function that makes it."""
+    name = getattr(maker, "__qualname__", repr(maker))
+    try:
+        env = maker(**(kwargs or {}))
+    except Exception as error:
+        given = f" with {dict(kwargs)}" if kwargs else ""
+        raise UnusableEnvironmentError(
+            f"the environment {name} could not be made{given}: {type(error).__name__}: {error}"
+        ) from error
+    missing = [
+        part for part in ("reset", "step", "observation_space", "action_space") if not hasattr(env, part)
+    ]
+    if missing:
+        raise UnusableEnvironmentError(
+            f"{name}() returned {type(env).__name__}, which has no {', '.join(missing)}; expected a "
+            f"gymnasium.Env"
+        )
+    return env
 
 
 def _find_spec(env_id: str) -> gymnasium.envs.registration.EnvSpec:

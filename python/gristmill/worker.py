@@ -15,26 +15,25 @@ from typing import Any
 
 import numpy as np
 
-from gristmill.gymnasium_env import GymnasiumVector
+from gristmill.environments import ENVPOOL, GYMNASIUM, VectorEnvironment, make_vector
 from gristmill.spaces import UnusableEnvironmentError
 
-PREFIX = "gymnasium:"
 
 
-def make_environments(env_id: str, kwargs: str, count: int, seed: int, first_index: int) -> GymnasiumVector:
-    """The environments of one worker. kwargs: a JSON object, for gymnasium.make.
+def make_environments(env_id: str, kwargs: str, count: int, seed: int, first_index: int) -> VectorEnvironment:
+    """The environments of one worker. kwargs: a JSON object, for gymnasium.make or envpool.make.
 
     Raises UnusableEnvironmentError for what a restart would not mend.
     """
-    if not env_id.startswith(PREFIX):
+    if not env_id.startswith((GYMNASIUM, ENVPOOL)):
         raise UnusableEnvironmentError(
-            f'env.id "{env_id}" is none of ours; Gymnasium\'s are written {PREFIX}ID, as in '
-            f"{PREFIX}LunarLander-v3"
+            f'env.id "{env_id}" is none of ours; Gymnasium\'s are written {GYMNASIUM}ID, as in '
+            f"{GYMNASIUM}LunarLander-v3, and EnvPool's {ENVPOOL}ID"
         )
     # Environments that draw from the global generators repeat themselves too.
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)
-    return GymnasiumVector(env_id.removeprefix(PREFIX), _arguments(kwargs), count, seed, first_index)
+    return make_vector(env_id, _arguments(kwargs), count, seed, first_index)
 
 
 def _arguments(kwargs: str) -> dict[str, Any]:
