@@ -1,6 +1,9 @@
-"""CPython's own tests of multiprocessing.Queue, from its test package, run against gristmill.Queue."""
+"""CPython's own tests of multiprocessing.Queue, and of queue.Queue as far as the two agree, from its test
+package, run against gristmill.Queue."""
 
 import multiprocessing
+import queue as pyqueue
+import time
 import unittest
 
 import pytest
@@ -9,6 +12,7 @@ import gristmill as gm
 
 # Python's distributions for users leave the package out.
 theirs = pytest.importorskip("test._test_multiprocessing")
+threads = pytest.importorskip("test.test_queue")
 
 
 class _QueueTests(theirs._TestQueue):
@@ -42,8 +46,10 @@ class _QueueTests(theirs._TestQueue):
 
     def test_timeout(self):
         q = self.Queue()
-        with pytest.raises(theirs.pyqueue.Empty):
+        begin = time.monotonic()
+        with pytest.raises(pyqueue.Empty):
             q.get(True, 0.2)
+        assert time.monotonic() - begin >= 0.2
 
     # Of JoinableQueue, of the feeder thread, and of multiprocessing's own module.
     test_task_done = None
@@ -51,16 +57,31 @@ class _QueueTests(theirs._TestQueue):
     test_no_import_lock_contention = None
 
 
-NAMES = [
-    name
-    for name in unittest.TestLoader.getTestCaseNames(unittest.TestLoader(), _QueueTests)
-    if getattr(_QueueTests, name) is not None
-]
+class _ThreadTests(threads.BaseQueueTestMixin):
+    type2test = gm.Queue
+    queue = pyqueue
+
+    # Of task_done and join, which multiprocessing.Queue has not, and of a maxsize that changes.
+    test_queue_task_done = None
+    test_queue_join = None
+    test_shrinking_queue = None
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_multiprocessings_own(name):
-    case = type("Case", (_QueueTests, unittest.TestCase), {})(name)
+def names_of(cases):
+    names = unittest.TestLoader().getTestCaseNames(cases)
+    return [name for name in names if getattr(cases, name) is not None]
+
+
+CASES = [(cases, name) for cases in (_QueueTests, _ThreadTests) for name in names_of(cases)]
+
+
+def test_there_are_enough_of_them():
+    assert {"test_put", "test_get", "test_fork", "test_qsize", "test_basic"} <= {name for _, name in CASES}
+
+
+@pytest.mark.parametrize(("cases", "name"), CASES, ids=[name for _, name in CASES])
+def test_pythons_own(cases, name):
+    case = type("Queue", (cases, unittest.TestCase), {})(name)
     result = unittest.TestResult()
     case.run(result)
     assert not result.failures, result.failures
