@@ -263,7 +263,8 @@ int BoxScene::watch(Box& box, Player& player) {
   std::vector<std::uint64_t> words(box.words());
   std::string problem;
   while (!player.finishing()) {
-    const Deadline deadline = player.random.below(4) == 0 ? player.some_deadline() : Deadline::in(50ms);
+    const Deadline deadline =
+        Deadline::in(std::chrono::milliseconds(player.random.below(4) == 0 ? 2000 : 50));
     std::optional<std::uint64_t> newer;
     {
       Stopwatch watch(player, 1, "watch", deadline, !slow_);

@@ -1,8 +1,10 @@
 #include "campaign/player.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <cstring>
 
 namespace gristmill::campaign {
@@ -35,6 +37,26 @@ int Player::fail(Finding what, const std::string& text) const {
 
 void Player::pause(std::uint64_t microseconds) const { ::usleep(static_cast<useconds_t>(microseconds)); }
 
+std::uint64_t Player::waited_for_core_now() {
+  if (schedstat_ == -1) schedstat_ = ::open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+  char text[100];
+  const ssize_t length = schedstat_ < 0 ? 0 : ::pread(schedstat_, text, sizeof text - 1, 0);
+  if (length <= 0) return 0;
+  text[length] = '\0';
+  unsigned long long ran = 0;
+  unsigned long long waited = 0;
+  return std::sscanf(text, "%llu %llu", &ran, &waited) == 2 ? waited : 0;
+}
+
+std::uint64_t Player::waited_for_core(std::uint64_t now) {
+  constexpr std::uint64_t kFresh = 1'000'000;
+  if (looked_at_ == 0 || now - looked_at_ > kFresh) {
+    looked_at_ = now;
+    waited_ = waited_for_core_now();
+  }
+  return waited_;
+}
+
 Deadline Player::some_deadline() {
   const std::uint64_t roll = random.below(100);
   if (roll < 5) return Deadline::now();
@@ -43,8 +65,9 @@ Deadline Player::some_deadline() {
 }
 
 Stopwatch::Stopwatch(Player& player, int clock, const char* name, Deadline deadline, bool counts)
-    : player_(player), clock_(player.clock(clock)), deadline_(deadline), counts_(counts) {
+    : player_(player), clock_(player.clock(clock)), deadline_(deadline), counts_(counts), name_(name) {
   Slot& slot = player.slot;
+  waited_ = player.waited_for_core(nanoseconds_now());
   since_ = nanoseconds_now();
   excused_ = clock_.at(since_);
   own_stops_ = slot.own_stops.at(since_);
@@ -59,14 +82,23 @@ Stopwatch::Stopwatch(Player& player, int clock, const char* name, Deadline deadl
 }
 
 Stopwatch::~Stopwatch() {
+  constexpr std::uint64_t kWorthALook = 2'000'000;
   Slot& slot = player_.slot;
   const std::uint64_t now = nanoseconds_now();
   slot.op_since.store(0, std::memory_order_release);
-  if (counts_) slot.stalls.add(less(now - since_, less(clock_.at(now), excused_)));
+  const std::uint64_t took = now - since_;
+  const std::uint64_t waited = took < kWorthALook ? 0 : less(player_.waited_for_core_now(), waited_);
+  if (counts_) {
+    const std::uint64_t stall = less(took, less(clock_.at(now), excused_));
+    const std::uint64_t net = less(stall, waited);
+    slot.stalls.add(stall);
+    if (net > slot.net_stalls.max()) slot.worst_name.store(name_, std::memory_order_relaxed);
+    slot.net_stalls.add(net);
+  }
   if (deadline_.is_now() || deadline_.is_never()) return;
   const auto due = static_cast<std::uint64_t>(
       std::chrono::duration_cast<std::chrono::nanoseconds>(deadline_.at().time_since_epoch()).count());
-  if (now > due) slot.late.add(less(now - due, less(slot.own_stops.at(now), own_stops_)));
+  if (now > due) slot.late.add(less(less(now - due, less(slot.own_stops.at(now), own_stops_)), waited));
 }
 
 }  // namespace gristmill::campaign

@@ -45,15 +45,24 @@ class Player {
   // Sleeps, outside any operation.
   void pause(std::uint64_t microseconds) const;
 
+  // Nanoseconds for which this process was runnable and had no core, as of a look at most a millisecond ago;
+  // and now. 0 where the kernel does not say.
+  std::uint64_t waited_for_core(std::uint64_t now);
+  std::uint64_t waited_for_core_now();
+
   // How long an operation may wait: mostly long, sometimes briefly, sometimes not at all.
   Deadline some_deadline();
 
  private:
   RoundState& state_;
+  int schedstat_ = -1;
+  std::uint64_t looked_at_ = 0;
+  std::uint64_t waited_ = 0;
 };
 
 // Measures one operation: what it took, less what its clock excuses; and by how much it missed its
-// deadline, less the time in which this very process was stopped.
+// deadline, less the time in which this very process was stopped. Both also without the time in which it was
+// runnable and had no core: the machine's business.
 class Stopwatch {
  public:
   // counts: false for a wait that says nothing (the other side takes its time on purpose).
@@ -70,6 +79,8 @@ class Stopwatch {
   std::uint64_t since_;
   std::uint64_t excused_;
   std::uint64_t own_stops_;
+  std::uint64_t waited_;
+  const char* const name_;
 };
 
 }  // namespace gristmill::campaign

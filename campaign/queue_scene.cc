@@ -106,6 +106,7 @@ int QueueScene::produce(MessageQueue& queue, Player& player) {
         put(queue, player, Tag::of(player.life, sequence), count, player.some_deadline());
     sequence += static_cast<std::uint64_t>(result.put);
     player.slot.acknowledged.store(sequence, std::memory_order_release);
+    if (result.outcome == Outcome::kClosed && player.finishing()) return 0;
     if (result.outcome != Outcome::kOk && result.outcome != Outcome::kTimedOut) {
       return player.fail(Finding::kBroken,
                          "put ended with outcome " + std::to_string(static_cast<int>(result.outcome)));
@@ -185,6 +186,7 @@ int QueueScene::supervise(MessageQueue& queue, Player& player) {
     queue.holders();
     player.pause(player.random.between(500, 20'000));
   }
+  queue.close();  // while producers may still be at it
   return 0;
 }
 

@@ -84,6 +84,7 @@ std::string part_of(Part part, const Result& result) {
       .add("measures", measures.text())
       .add("findings", findings.text())
       .add("stalls_ms", histogram_of(result.stalls))
+      .add("net_stalls_ms", histogram_of(result.net_stalls))
       .add("late_ms", histogram_of(result.late))
       .add("points", points.text())
       .text();
@@ -100,7 +101,7 @@ std::string round_line(const Plan& plan, const Result& result, double seconds) {
       .add("kills", result.kills())
       .add("stops", result.stops())
       .add("acknowledged", result.measures[static_cast<std::size_t>(Measure::kAcknowledged)])
-      .add("longest_stall_ms", number(static_cast<double>(result.stalls.max()) * 1e-6))
+      .add("longest_stall_ms", number(static_cast<double>(result.net_stalls.max()) * 1e-6))
       .add("violations", result.violations())
       .add("texts", texts_of(result))
       .add("again", quoted(plan.again()))

@@ -28,6 +28,7 @@ void Result::add(const Result& round) {
   for (std::size_t m = 0; m < kMeasures; ++m) measures[m] += round.measures[m];
   for (std::size_t f = 0; f < kFindings; ++f) findings[f] += round.findings[f];
   stalls.add(round.stalls);
+  net_stalls.add(round.net_stalls);
   late.add(round.late);
 }
 

@@ -61,6 +61,7 @@ struct Result {
   std::uint64_t measures[kMeasures] = {};
   std::uint64_t findings[kFindings] = {};
   Histogram stalls;
+  Histogram net_stalls;
   Histogram late;
   char texts[kTexts][kText] = {};  // of the first findings
   std::size_t text_count = 0;

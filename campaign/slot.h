@@ -31,8 +31,12 @@ struct alignas(64) Slot {
   std::array<std::atomic<std::uint64_t>, kLogWords> log{};
   std::atomic<int> failed{0};  // a Finding + 1; release: the text is there
   char failure[kFailureText] = {};
-  Histogram stalls;  // of every life in this slot
-  Histogram late;    // how long after its deadline a call returned
+  // Of every life in this slot: what operations took; the same without the time in which this process was
+  // runnable and had no core; and how long after its deadline a call returned, without that time either.
+  Histogram stalls;
+  Histogram net_stalls;
+  Histogram late;
+  std::atomic<const char*> worst_name{nullptr};  // of the longest in net_stalls
 
   // Single writer: the tormentor.
   std::atomic<std::uint64_t> drained{0};  // words of the log that are read; release

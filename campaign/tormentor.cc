@@ -391,16 +391,21 @@ void Tormentor::ensure_one(std::size_t role) {
 }
 
 void Tormentor::settle() {
-  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
-    result_.stalls.add(slots_[slot].stalls);
-    result_.late.add(slots_[slot].late);
-  }
   const auto limit = static_cast<std::uint64_t>(plan_.stall_limit.count()) * kMs;
-  for (const auto& [what, histogram] : {std::pair("an operation took", &result_.stalls),
-                                        std::pair("a call outlived its deadline by", &result_.late)}) {
-    if (histogram->max() <= limit) continue;
-    result_.find(Finding::kStalled, 1,
-                 std::string(what) + " " + std::to_string(histogram->max() / kMs) + " ms");
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    const Slot& record = slots_[slot];
+    result_.stalls.add(record.stalls);
+    result_.net_stalls.add(record.net_stalls);
+    result_.late.add(record.late);
+    const std::string who(cast_[processes_[slot].role].name);
+    if (const std::uint64_t longest = record.net_stalls.max(); longest > limit) {
+      result_.find(Finding::kStalled, 1,
+                   who + " in " + record.worst_name.load() + " for " + std::to_string(longest / kMs) + " ms");
+    }
+    if (const std::uint64_t longest = record.late.max(); longest > limit) {
+      result_.find(Finding::kStalled, 1,
+                   "a " + who + "'s call outlived its deadline by " + std::to_string(longest / kMs) + " ms");
+    }
   }
 }
 

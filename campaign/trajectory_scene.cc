@@ -91,6 +91,7 @@ int TrajectoryScene::produce(TrajectoryQueue& queue, Player& player) {
     }
     sequence += static_cast<std::uint64_t>(result.put);
     player.slot.acknowledged.store(sequence, std::memory_order_release);
+    if (result.outcome == Outcome::kClosed && player.finishing()) return 0;
     if (result.outcome != Outcome::kOk && result.outcome != Outcome::kTimedOut) {
       return player.fail(Finding::kBroken,
                          "put_many ended with outcome " + std::to_string(static_cast<int>(result.outcome)));
@@ -152,6 +153,7 @@ int TrajectoryScene::supervise(TrajectoryQueue& queue, Player& player) {
       return player.fail(Finding::kBroken, "a size of " + std::to_string(size));
     player.pause(player.random.between(500, 20'000));
   }
+  queue.close();  // while producers may still be at it
   return 0;
 }
 
