@@ -213,6 +213,11 @@ std::chrono::nanoseconds RunBoard::Row::since_beat() const {
   return std::chrono::nanoseconds(beat >= now ? 0 : now - beat);
 }
 
+std::chrono::steady_clock::time_point RunBoard::Row::last_beat() const {
+  return std::chrono::steady_clock::time_point(
+      std::chrono::nanoseconds(shared_->heartbeat_ns.load(std::memory_order_relaxed)));
+}
+
 std::string RunBoard::Row::description() const { return shared_->description.get(); }
 std::string RunBoard::Row::error() const { return shared_->error.get(); }
 

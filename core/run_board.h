@@ -86,6 +86,7 @@ class RunBoard {
     ProcessIdentity identity() const;
     int incarnation() const;                      // 0 at first, +1 at each restart
     std::chrono::nanoseconds since_beat() const;  // time since the last heartbeat
+    std::chrono::steady_clock::time_point last_beat() const;
     std::string description() const;
     std::string error() const;
 

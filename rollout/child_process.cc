@@ -128,7 +128,7 @@ ChildProcess ChildProcess::start(const std::vector<std::string>& arguments,
   int ends[2];
   const Fd null_fd(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   if (null_fd.get() < 0 || ::pipe2(ends, O_CLOEXEC) != 0) {
-    throw std::runtime_error("cannot start '" + arguments.at(0) + "': " + ::strerror(errno));
+    throw StartError("cannot start '" + arguments.at(0) + "': " + ::strerror(errno), false);
   }
   const Fd error_out(ends[0]);
   Fd error_in(ends[1]);
@@ -144,8 +144,9 @@ ChildProcess ChildProcess::start(const std::vector<std::string>& arguments,
   const int fork_error = errno;
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   if (pid < 0) {
-    throw std::runtime_error("cannot start '" + arguments[0] + "': " + ::strerror(fork_error) +
-                             " (the limit of processes or of memory is reached)");
+    throw StartError("cannot start '" + arguments[0] + "': " + ::strerror(fork_error) +
+                         " (the limit of processes or of memory is reached)",
+                     false);
   }
   ChildProcess child;
   child.pid_ = pid;
@@ -159,7 +160,9 @@ ChildProcess ChildProcess::start(const std::vector<std::string>& arguments,
     got = ::read(error_out.get(), &exec_error, sizeof exec_error);
   } while (got < 0 && errno == EINTR);
   if (got == sizeof exec_error) {
-    throw std::runtime_error("cannot start '" + arguments[0] + "': " + ::strerror(exec_error));
+    const bool short_of_something = exec_error == EAGAIN || exec_error == ENOMEM || exec_error == ENFILE ||
+                                    exec_error == EMFILE || exec_error == ETXTBSY || exec_error == EINTR;
+    throw StartError("cannot start '" + arguments[0] + "': " + ::strerror(exec_error), !short_of_something);
   }
   return child;
 }

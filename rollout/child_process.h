@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -19,6 +20,18 @@ std::vector<std::string> worker_environment();
 // std::runtime_error naming where it looked.
 std::string find_program(const std::string& program);
 
+// A program could not be started.
+class StartError : public std::runtime_error {
+ public:
+  StartError(const std::string& what, bool lasting) : std::runtime_error(what), lasting_(lasting) {}
+  // Trying again would not help: it is not there, or no program. Otherwise something was short: processes,
+  // memory, descriptors.
+  bool lasting() const { return lasting_; }
+
+ private:
+  bool lasting_;
+};
+
 // One running child. Not thread-safe; ended and reaped at destruction at the latest.
 class ChildProcess {
  public:
@@ -30,8 +43,8 @@ class ChildProcess {
   // Executes arguments[0] (a path) by vfork and exec: no copy of the parent's page tables, whatever
   // libraries it runs. The child ignores SIGINT (Ctrl-C goes to the whole group, and the parent ends
   // its children in order), has every other signal at its default and none blocked, reads
-  // /dev/null, and is killed when the calling *thread* ends. Throws std::runtime_error when it
-  // cannot be executed.
+  // /dev/null, and is killed when the calling *thread* ends. Throws StartError when it cannot be
+  // executed.
   static ChildProcess start(const std::vector<std::string>& arguments,
                             const std::vector<std::string>& environment);
 

@@ -38,6 +38,7 @@ struct Config {
     std::int64_t unroll = 32;
     double start_timeout_s = 60;
     double hang_timeout_s = 30;
+    double stall_warning_s = 10;
     std::int64_t max_restarts = 10;  // within restart_window_s
     double restart_window_s = 60;
     double restart_backoff_s = 0.1;  // doubles per restart within the window, at most 5 s

@@ -124,7 +124,10 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
   option("workers.start_timeout_s", workers.start_timeout_s, numbers_above(0, 86400),
          "seconds that a worker may take to start");
   option("workers.hang_timeout_s", workers.hang_timeout_s, numbers_above(0, 86400),
-         "seconds without a heartbeat after which a worker is killed and restarted");
+         "seconds without a heartbeat after which a worker is killed and restarted; named with its stack "
+         "after half of them");
+  option("workers.stall_warning_s", workers.stall_warning_s, numbers_above(0, 86400),
+         "seconds without a trajectory from any worker after which the learner tells what each is doing");
   option("workers.max_restarts", workers.max_restarts, integers(0, 1'000'000),
          "restarts within workers.restart_window_s after which the run gives up");
   option("workers.restart_window_s", workers.restart_window_s, numbers_above(0, 86400 * 365.0),

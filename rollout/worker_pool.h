@@ -20,6 +20,8 @@ namespace gristmill {
 // What happened to a worker, in one line for people ("worker 1 (pid 4711) was killed by SIGKILL
 // after 93 512 frames; restarting in 0.1 s") and as fields for programs.
 struct WorkerEvent {
+  // kHung: gives no sign of life, with its stack if to be had; told after half of workers.hang_timeout_s, and
+  // again when it is killed.
   enum class Kind { kStarted, kDied, kFailed, kHung, kRestarted, kGaveUp };
   Kind kind = Kind::kStarted;
   int worker = 0;
@@ -51,6 +53,10 @@ class WorkerPool {
   // Set when restarts are used up (max_restarts within the window), or a worker failed in a way that
   // a restart cannot mend (bad environment id); says why. Empty while all is well. Any thread.
   std::string failure() const;
+
+  // For each worker a line on what it does now, and when it last gave a sign of life and last pushed:
+  // "worker 1 (pid 4711): running, last heartbeat 12 s ago, …". Any thread.
+  std::vector<std::string> describe_workers() const;
 
   // Asks all to stop (board), waits `grace`, then kills. Idempotent.
   void stop(std::chrono::milliseconds grace);

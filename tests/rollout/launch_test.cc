@@ -20,9 +20,8 @@ class LaunchTest : public testing::Test {
   LaunchTest() { config_.config.run.dir = (root_ / "runs").string(); }
   ~LaunchTest() override { fs::remove_all(root_); }
 
-  static LaunchOptions sleeper() {
-    return {.worker_command = {"/bin/sh", "-c", "exec sleep 60", "sh"}, .resume_dir = {}};
-  }
+  // Workers that stop when they are told.
+  static LaunchOptions workers() { return {.worker_command = {SCRIPTED_WORKER, "good"}, .resume_dir = {}}; }
   int runs() const {
     const fs::path parent = root_ / "runs";
     return fs::exists(parent) ? static_cast<int>(std::distance(fs::directory_iterator(parent), {})) : 0;
@@ -33,7 +32,7 @@ class LaunchTest : public testing::Test {
 };
 
 TEST_F(LaunchTest, MakesAPrivateDirectoryWithTheResolvedConfiguration) {
-  const Launch launch(config_, sleeper());
+  const Launch launch(config_, workers());
   struct stat status {};
   ASSERT_EQ(::stat(launch.run_dir().c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777, 0700U);
@@ -43,9 +42,9 @@ TEST_F(LaunchTest, MakesAPrivateDirectoryWithTheResolvedConfiguration) {
 
 TEST_F(LaunchTest, ANameThatExistsIsRefusedAndNothingOfItTouched) {
   config_.config.run.name = "mine";
-  { const Launch launch(config_, sleeper()); }
+  { const Launch launch(config_, workers()); }
   try {
-    const Launch again(config_, sleeper());
+    const Launch again(config_, workers());
     FAIL();
   } catch (const ConfigError& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("run.name"));
@@ -55,8 +54,8 @@ TEST_F(LaunchTest, ANameThatExistsIsRefusedAndNothingOfItTouched) {
 }
 
 TEST_F(LaunchTest, MadeUpNamesDoNotCollide) {
-  const Launch first(config_, sleeper());
-  const Launch second(config_, sleeper());
+  const Launch first(config_, workers());
+  const Launch second(config_, workers());
   EXPECT_NE(first.run_dir(), second.run_dir());
 }
 
@@ -69,10 +68,10 @@ TEST_F(LaunchTest, AWorkerThatCannotBeStartedLeavesNoDirectoryAndNoSegment) {
 }
 
 TEST_F(LaunchTest, AnAbandonedRunLeavesNoDirectoryUnlessSomethingElseIsInIt) {
-  Launch empty(config_, sleeper());
+  Launch empty(config_, workers());
   empty.abandon();
   EXPECT_FALSE(fs::exists(empty.run_dir()));
-  Launch used(config_, sleeper());
+  Launch used(config_, workers());
   fs::create_directory(fs::path(used.run_dir()) / "checkpoints");
   used.abandon();
   EXPECT_TRUE(fs::exists(fs::path(used.run_dir()) / "config.yaml"));
@@ -81,7 +80,7 @@ TEST_F(LaunchTest, AnAbandonedRunLeavesNoDirectoryUnlessSomethingElseIsInIt) {
 TEST_F(LaunchTest, ADirectoryThatCannotBeMadeIsNamedWithTheOptionThatChoosesIt) {
   config_.config.run.dir = "/proc/nowhere";
   try {
-    const Launch launch(config_, sleeper());
+    const Launch launch(config_, workers());
     FAIL();
   } catch (const std::runtime_error& error) {
     EXPECT_THAT(error.what(), testing::HasSubstr("/proc/nowhere"));

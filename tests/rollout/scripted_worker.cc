@@ -16,6 +16,7 @@
 #include "core/run_board.h"
 #include "core/trajectory_queue.h"
 #include "rollout/parent_death.h"
+#include "rollout/stack_report.h"
 
 namespace {
 
@@ -24,6 +25,13 @@ using namespace std::chrono_literals;
 
 void sleep_for_ever() {
   while (true) ::pause();
+}
+
+volatile sig_atomic_t told = 0;
+
+void sleep_until_told() {
+  ::signal(SIGUSR1, [](int) { told = 1; });
+  while (told == 0) ::usleep(1000);
 }
 
 int fail(RunBoard::Row& row, Phase phase, const std::string& error) {
@@ -86,6 +94,7 @@ int claim(const std::string& board) {
 }
 
 int run(const std::string& behaviour, const std::string& board_name, int index) {
+  report_stacks();
   const auto board = RunBoard::attach(board_name, Deadline::in(10s));
   die_with_parent(static_cast<pid_t>(board->owner().pid));
   RunBoard::Row row = board->row(index);
@@ -124,6 +133,8 @@ int run(const std::string& behaviour, const std::string& board_name, int index) 
     sleep_for_ever();
   }
   if (behaviour == "hang-once" && first) sleep_for_ever();
+  if (behaviour == "one-hangs-once" && first && index == 0) sleep_for_ever();
+  if (behaviour == "pause" && first) sleep_until_told();
   return work(*board, row, behaviour == "deaf");
 }
 
@@ -131,5 +142,6 @@ int run(const std::string& behaviour, const std::string& board_name, int index) 
 
 int main(int argc, char** argv) {
   if (argc != 6) return 64;
+  if (std::string(argv[1]) == "mute") return 9;
   return run(argv[1], argv[3], std::atoi(argv[5]));
 }
