@@ -168,9 +168,10 @@ def clean() -> None:
     epilog="Example: gristmill bench train --repeats 3",
 )
 def bench(context: typer.Context) -> None:
-    """Benchmarks beside the best alternatives, in the same run: bench box, bench train, bench queue."""
+    """Benchmarks beside the best alternatives, in the same run: bench box, queue, timers, train."""
     from gristmill.bench.box import bench_box
     from gristmill.bench.queue import bench_queue
+    from gristmill.bench.timers import bench_timers
     from gristmill.bench.train import bench_train
 
     benches = typer.Typer(
@@ -180,6 +181,7 @@ def bench(context: typer.Context) -> None:
     benches.command("queue")(bench_queue)
     benches.command("train")(bench_train)
     benches.command("box")(bench_box)
+    benches.command("timers")(bench_timers)
     benches(context.args or ["--help"], prog_name="gristmill bench")
 
 

@@ -120,6 +120,15 @@ PEERS: dict[str, Peer] = {
         arguments=(),
         torch=False,
     ),
+    "timers": Peer(
+        key="timers",
+        title="sortedcontainers 2.4.0",
+        settings="as it comes",
+        requirements=_HERE / "requirements" / "timers.txt",
+        driver=_HERE / "drivers" / "run_timers.py",
+        arguments=(),
+        torch=False,
+    ),
 }
 
 
