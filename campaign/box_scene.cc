@@ -36,6 +36,23 @@ std::string text_of(std::uint64_t tag) {
 
 }  // namespace
 
+void BoxScene::Acknowledged::stamp(std::uint64_t newest, std::uint64_t now) {
+  Stamp& stamp = stamps[newest % kStamps];
+  stamp.version.store(0);
+  stamp.at.store(now);
+  stamp.version.store(newest);
+}
+
+std::uint64_t BoxScene::Acknowledged::first_above(std::uint64_t seen, std::uint64_t newest,
+                                                  std::uint64_t unknown) const {
+  for (std::uint64_t v = seen + 1; v <= newest && v - seen < kStamps; ++v) {
+    const Stamp& stamp = stamps[v % kStamps];
+    const std::uint64_t at = stamp.at.load();
+    if (stamp.version.load() == v) return at;
+  }
+  return unknown;
+}
+
 BoxScene::BoxScene(const Plan& plan, Result& result) : plan_(plan), result_(result), audit_(result) {
   constexpr std::size_t kBytes[] = {64, 1000, 16'000, 130'000};
   Random random(plan.seed ^ 0xB0, plan.number);
@@ -130,6 +147,7 @@ int BoxScene::write(Box& box, Player& player) {
       player.log(entry);
       if (player.makes(Mistake::kDuplicate, 200)) player.log(entry);
       acknowledged_->version[player.index].store(result.version, std::memory_order_release);
+      acknowledged_->stamp(result.version, nanoseconds_now());
     }
     player.slot.about_to.store(0, std::memory_order_release);
     if (player.makes(Mistake::kCrash, 300)) ::raise(SIGSEGV);
@@ -267,8 +285,11 @@ int BoxScene::watch(Box& box, Player& player) {
         Deadline::in(std::chrono::milliseconds(player.random.below(4) == 0 ? 2000 : 50));
     std::optional<std::uint64_t> newer;
     {
-      Stopwatch watch(player, 1, "watch", deadline, !slow_);
+      Stopwatch watch(player, 1, "watch", deadline);
       newer = box.watch(seen, deadline);
+      // Not before there was a newer one. (In vain: not at all.)
+      const std::uint64_t now = nanoseconds_now();
+      watch.could_end_from(newer ? acknowledged_->first_above(seen, *newer, now) : now);
     }
     if (!newer) continue;
     if (*newer <= seen) return player.fail(Finding::kDisordered, "watch returned a version that was seen");

@@ -31,6 +31,18 @@ class BoxScene : public Scene {
   // The highest version that the writer of each slot was told. Single writer: whoever plays in that slot.
   struct Acknowledged {
     std::array<std::atomic<std::uint64_t>, 16> version{};
+    // When each of the last versions was acknowledged: by whoever wrote it, 0 meanwhile.
+    static constexpr std::uint64_t kStamps = 4096;
+    struct Stamp {
+      std::atomic<std::uint64_t> at{0};
+      std::atomic<std::uint64_t> version{0};
+    };
+    std::array<Stamp, kStamps> stamps{};
+
+    void stamp(std::uint64_t newest, std::uint64_t now);
+    // When the first version above `seen` and up to `newest` was acknowledged; `unknown` when nobody lived to
+    // say.
+    std::uint64_t first_above(std::uint64_t seen, std::uint64_t newest, std::uint64_t unknown) const;
   };
   struct Cast {
     std::size_t role = 0;

@@ -68,6 +68,8 @@ class Stopwatch {
   // counts: false for a wait that says nothing (the other side takes its time on purpose).
   Stopwatch(Player& player, int clock, const char* name, Deadline deadline, bool counts = true);
   ~Stopwatch();
+  // It could not have ended before: what it waited for was not there.
+  void could_end_from(std::uint64_t ns) { since_ = ns > since_ ? ns : since_; }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 

@@ -9,7 +9,8 @@ const std::vector<Point>& all_points() {
       const bool repair = name.find("repair") != name.npos || name.find("recover") != name.npos ||
                           name.find("recount") != name.npos || name.find("reclaim") != name.npos ||
                           name.find("refill") != name.npos;
-      found.push_back({name, part, repair});
+      const bool rare = repair || name.find("late") != name.npos || name.find("drop") != name.npos;
+      found.push_back({name, part, repair, rare});
     };
 #define GRISTMILL_CAMPAIGN_POINT(part, name) add(Part::part, name);
 #include "campaign/points.inc"

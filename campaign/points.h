@@ -15,6 +15,7 @@ struct Point {
   std::string_view name;  // as fault::arm takes it; a literal
   Part part;
   bool repair;  // of the repair of what a death left
+  bool rare;    // passed only after a death, or by a message that comes late
 };
 
 const std::vector<Point>& all_points();

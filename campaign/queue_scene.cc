@@ -242,6 +242,8 @@ void QueueScene::finish(Tormentor& tormentor, Result& result) {
     tormentor.ensure_one(kConsumer);
   } else {
     if (!tormentor.await_end(kProducer, false, kConsumer)) return;
+    tormentor.start_one(kSupervisor, "message.close.stored");
+    if (!tormentor.await_end(kSupervisor)) return;
     queue_->close();
     tormentor.ensure_one(kConsumer);
   }

@@ -56,10 +56,10 @@ Tormentor::Tormentor(const Plan& plan, Scene& scene, Result& result)
   for (std::size_t role = 0; role < cast_.size(); ++role) {
     for (std::size_t i = 0; i < cast_[role].count; ++i) processes_[slot++].role = role;
   }
-  // Rare places more often: what is passed only after a death, and only by one of all.
+  // Rare places are armed more often.
   const std::size_t ordinary = points_.size();
   for (std::size_t i = 0; i < ordinary; ++i) {
-    if (all_points()[points_[i]].repair) points_.insert(points_.end(), 2, points_[i]);
+    if (all_points()[points_[i]].rare) points_.insert(points_.end(), 2, points_[i]);
   }
   sigset_t child;
   sigemptyset(&child);
@@ -75,20 +75,24 @@ Tormentor::~Tormentor() {
   }
 }
 
-void Tormentor::start(std::size_t slot, bool may_arm) {
+void Tormentor::start(std::size_t slot, std::size_t armed) {
   Process& process = processes_[slot];
   slots_[slot].reset();
   process.life = ++lives_;
   process.killed = false;
   process.fell = false;
   process.continue_at = 0;
-  process.armed = kNone;
   bool stops = false;
-  if (may_arm && !points_.empty() && random_.chance(plan_.arms)) {
-    stops = !may_be_killed(slot) || random_.chance(plan_.stops);
-    process.armed = points_[random_.below(points_.size())];
+  int pass = 1;
+  if (armed == kAny) {
+    armed = kNone;
+    if (!points_.empty() && random_.chance(plan_.arms)) {
+      armed = points_[random_.below(points_.size())];
+      stops = !may_be_killed(slot) || random_.chance(plan_.stops);
+      pass = static_cast<int>(random_.chance(0.5) ? 1 : random_.between(1, 40));
+    }
   }
-  const int pass = static_cast<int>(random_.chance(0.5) ? 1 : random_.between(1, 40));
+  process.armed = armed;
   scene_.began(slot, process.role, process.life);
   const pid_t pid = ::fork();
   if (pid == 0) play(slot, process.armed, stops, pass);
@@ -288,7 +292,7 @@ void Tormentor::tend(std::uint64_t until) {
       if (process.pid == 0) {
         if (calm_ || hopeless_) continue;
         if (process.start_at <= now) {
-          start(slot, true);
+          start(slot, kAny);
           excuse();
         } else {
           next = std::min(next, process.start_at);
@@ -334,10 +338,16 @@ void Tormentor::look_for_hangs() {
 
 void Tormentor::torment() {
   const std::uint64_t end = nanoseconds_now() + static_cast<std::uint64_t>(plan_.duration.count()) * kMs;
+  // Where few may be killed, each must still live long enough to do something.
+  constexpr double kLeastLifeUs = 4000;
+  double mortals = 0;
+  for (std::size_t slot = 0; slot < processes_.size(); ++slot) mortals += may_be_killed(slot) ? 1 : 0;
+  const double least_gap_us = kLeastLifeUs / std::max(1.0, mortals);
   while (!hopeless_) {
     const std::uint64_t now = nanoseconds_now();
     if (now >= end) break;
-    tend(std::min(end, now + static_cast<std::uint64_t>(random_.exponential(plan_.mean_gap_us) * 1000)));
+    const double gap_us = std::max(plan_.mean_gap_us, least_gap_us);
+    tend(std::min(end, now + static_cast<std::uint64_t>(random_.exponential(gap_us) * 1000)));
     fault();
     look_for_hangs();
   }
@@ -364,7 +374,7 @@ bool Tormentor::await_end(std::size_t role, bool restart, std::size_t keep) {
     for (std::size_t slot = 0; slot < processes_.size(); ++slot) {
       Process& process = processes_[slot];
       if (process.role != role) continue;
-      if (process.pid == 0 && restart && process.fell) start(slot, false);
+      if (process.pid == 0 && restart && process.fell) start(slot, kNone);
       anybody = anybody || process.pid != 0;
     }
     if (!anybody) return true;
@@ -387,7 +397,17 @@ void Tormentor::ensure_one(std::size_t role) {
     if (processes_[slot].pid != 0) return;
     free = slot;
   }
-  if (free != kNone && !hopeless_) start(free, false);
+  if (free != kNone && !hopeless_) start(free, kNone);
+}
+
+void Tormentor::start_one(std::size_t role, std::string_view point) {
+  const auto& points = all_points();
+  const auto it = std::find_if(points.begin(), points.end(), [&](const Point& p) { return p.name == point; });
+  for (std::size_t slot = 0; slot < processes_.size() && it != points.end() && !hopeless_; ++slot) {
+    if (processes_[slot].role != role || processes_[slot].pid != 0) continue;
+    start(slot, static_cast<std::size_t>(it - points.begin()));
+    return;
+  }
 }
 
 void Tormentor::settle() {

@@ -40,6 +40,8 @@ class Tormentor {
   bool await_end(std::size_t role, bool restart = false, std::size_t keep = kNobody);
   // One without a fault point, if nobody plays the role.
   void ensure_one(std::size_t role);
+  // One that is killed when it comes to this fault point, if there is a free slot for the role.
+  void start_one(std::size_t role, std::string_view point);
   // Adds up what the slots have measured. Once, at the end.
   void settle();
 
@@ -55,8 +57,10 @@ class Tormentor {
     std::size_t armed = kNone;      // an index into all_points()
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
+  static constexpr std::size_t kAny = kNone - 1;
 
-  void start(std::size_t slot, bool may_arm);
+  // armed: an index into all_points(), kNone, or kAny for one drawn by lot.
+  void start(std::size_t slot, std::size_t armed);
   void play(std::size_t slot, std::size_t armed, bool stops, int pass);  // in the child; never returns
   void fault();
   void kill(std::size_t slot, How how);

@@ -209,11 +209,16 @@ void TrajectoryScene::finish(Tormentor& tormentor, Result& result) {
   const bool all_die = plan_.everybody_dies && !plan_.spare_takers && !plan_.spare_putters;
   if (all_die) {
     tormentor.kill_everybody();
-    if (!tormentor.hopeless()) fill_up(result);
+    if (tormentor.hopeless()) return;
+    // Otherwise the places of the dead are still there when the queue is closed.
+    if (plan_.number % 2 == 0) fill_up(result);
   }
   tormentor.tell_to_finish();
   if (!all_die && !tormentor.await_end(kProducer, false, kConsumer)) return;
+  tormentor.start_one(kSupervisor, "close.stored");
+  if (!tormentor.await_end(kSupervisor)) return;
   queue_->close();
+  tormentor.start_one(kConsumer, "get.skipped");
   tormentor.ensure_one(kConsumer);
   if (!tormentor.await_end(kConsumer, true) || !tormentor.await_end(kSupervisor)) return;
   queue_->recover();
