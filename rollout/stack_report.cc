@@ -19,6 +19,8 @@
 #include <utility>
 #include <vector>
 
+#include "rollout/elf_symbols.h"
+
 namespace gristmill {
 
 namespace {
@@ -67,7 +69,8 @@ int open_file_of(pid_t pid) {
   return found;
 }
 
-// "./worker(_ZN3foo3barEv+0x1c)[0x55d5]" -> "foo::bar() in ./worker"; nothing is named: "./worker+0x1c".
+// "./worker(_ZN3foo3barEv+0x1c)[0x55d5]" or, of a function that only the full symbol table names,
+// "./worker(+0x41c)[0x55d5]" -> "foo::bar() in ./worker"; "./worker+0x41c" when nothing names it.
 std::string readable(const std::string& line) {
   const std::size_t open = line.find('(');
   const std::size_t close = line.find(')', open);
@@ -75,7 +78,11 @@ std::string readable(const std::string& line) {
   const std::string module = line.substr(0, open);
   const std::string inside = line.substr(open + 1, close - open - 1);
   const std::size_t plus = inside.rfind('+');
-  const std::string symbol = inside.substr(0, plus);
+  std::string symbol = inside.substr(0, plus);
+  if (symbol.empty() && plus != std::string::npos) {
+    // The address is where the call returns to, which may be behind the function's end.
+    symbol = function_at(module, std::strtoull(inside.c_str() + plus + 1, nullptr, 16) - 1);
+  }
   if (symbol.empty()) return module + inside;
   int status = 0;
   const std::unique_ptr<char, decltype(&::free)> name(

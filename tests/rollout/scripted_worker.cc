@@ -23,7 +23,8 @@ namespace {
 using namespace gristmill;
 using namespace std::chrono_literals;
 
-void sleep_for_ever() {
+// Seen in stacks.
+__attribute__((noinline)) void sleep_for_ever() {
   while (true) ::pause();
 }
 

@@ -18,20 +18,25 @@ struct Steps {
   std::atomic<int> ready{0};
 };
 
+// Not inlined, and nothing but the full symbol table names it.
+__attribute__((noinline)) int sleep_in_here() {
+  while (::pause() != 0) {
+  }
+  return 0;
+}
+
 TEST(StackReportTest, AProcessThatSleepsTellsWhere) {
   const SharedWithChildren<Steps> shared;
   const Forked child([&] {
     if (!report_stacks()) return 1;
     shared->ready = 1;
-    while (::pause() != 0) {
-    }
-    return 0;
+    return sleep_in_here();
   });
   ASSERT_TRUE(eventually([&] { return shared->ready == 1; }));
   for (int i = 0; i < 3; ++i) {  // again and again
     const StackRequest request(child.pid());
     ASSERT_TRUE(eventually([&] { return request.collect().has_value(); }));
-    EXPECT_THAT(request.collect()->frames, HasSubstr("pause"));
+    EXPECT_THAT(request.collect()->frames, testing::AllOf(HasSubstr("pause"), HasSubstr("sleep_in_here")));
   }
 }
 

@@ -38,10 +38,11 @@ TEST_F(WorkerWatchTest, AHungWorkerIsNamedWithItsStackThenKilledAndRestarted) {
   ASSERT_TRUE(see(Kind::kRestarted));
   const auto messages = hung(2);
   ASSERT_EQ(messages.size(), 2u);
-  EXPECT_THAT(messages[0],
-              AllOf(HasSubstr("worker 0 (pid "), HasSubstr("has given no sign of life for 0."),
-                    HasSubstr("state S (sleeping)"), HasSubstr("after 1 s (workers.hang_timeout_s)"),
-                    HasSubstr("Its stack, innermost first:\n"), HasSubstr("pause")));
+  EXPECT_THAT(
+      messages[0],
+      AllOf(HasSubstr("worker 0 (pid "), HasSubstr("has given no sign of life for 0."),
+            HasSubstr("state S (sleeping)"), HasSubstr("after 1 s (workers.hang_timeout_s)"),
+            HasSubstr("Its stack, innermost first:\n"), HasSubstr("pause"), HasSubstr("sleep_for_ever")));
   EXPECT_THAT(messages[1], AllOf(HasSubstr("worker 0 (pid "), HasSubstr("gave no sign of life for 1"),
                                  HasSubstr("workers.hang_timeout_s is 1 s"), HasSubstr("killing it"),
                                  HasSubstr("Its stack, innermost first:\n"), HasSubstr("pause")));

@@ -222,7 +222,10 @@ def bench_timers(
                 except RunFailedError as error:
                     missing[key] = str(error)
         for size, runs in costs.items():
-            runs.append(_run(sys.executable, "restart-cost", size, 0, 0))
+            try:
+                runs.append(_run(sys.executable, "restart-cost", size, 0, 0))
+            except RunFailedError as error:
+                missing["gristmill"] = str(error)
     out = Console(width=max(Console().width, 120))
     out.print(table(cases, missing, repeats))
     out.print(restart_table(costs, repeats))
