@@ -137,3 +137,29 @@ def test_tensors_travel_by_handle_as_theirs_do():
     child.join(60)
     assert child.exitcode == 0
     assert weights.sum() == 1000
+
+
+def test_the_view_that_loads_gets_stays_as_it_is():
+    q = faster_fifo.Queue(loads=lambda view: view, dumps=bytes)
+    for size in (100, 20_000):
+        q.put(b"a" * size)
+        kept = q.get()
+        q.put(b"b" * size)
+        q.get()
+        assert isinstance(kept, memoryview)
+        assert kept == b"a" * size
+
+
+def test_a_batch_survives_a_message_that_loads_refuses():
+    def loads(view):
+        if view == b"bad":
+            raise LookupError("refused")
+        return bytes(view)
+
+    q = faster_fifo.Queue(loads=loads, dumps=bytes)
+    q.put_many([b"one", b"bad", b"three"])
+    assert q.get_many() == [b"one", b"three"]
+    with pytest.raises(LookupError, match="refused"):
+        q.get_many()
+    with pytest.raises(faster_fifo.Empty):
+        q.get_many_nowait()
