@@ -27,6 +27,7 @@
 #include "core/event_count.h"
 #include "core/lease_table.h"
 #include "core/message_queue.h"
+#include "core/message_turn.h"
 #include "core/robust_lock.h"
 
 namespace gristmill {
@@ -90,6 +91,8 @@ struct MessageControl {
   alignas(64) RobustLock put_lock;
   std::uint64_t head_seen = 0;   // of `head`, not newer; in bytes
   std::uint64_t count_room = 0;  // messages that max_messages surely still allows
+  // Producers that wait, without the lock:
+  MessageTurns turns;
   // Read by consumers all the time, hence on a line of its own.
   alignas(64) std::atomic<std::uint64_t> tail{0};  // MessageCursor; what lies before it is in the queue
   std::atomic<std::uint64_t> puts{0};              // all of tail's count; behind it by a death at most

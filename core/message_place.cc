@@ -1,5 +1,6 @@
 // Messages in place: what becomes of reservations and taken batches.
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -52,19 +53,25 @@ MessageQueue::Taken& MessageQueue::Taken::operator=(Taken&& other) noexcept {
     release();
     queue_ = std::exchange(other.queue_, nullptr);
     owner_ = other.owner_;
+    released_ = std::exchange(other.released_, 0);
     messages_ = std::exchange(other.messages_, {});
   }
   return *this;
 }
 
-void MessageQueue::Taken::release() {
-  if (queue_ == nullptr) return;
-  MessageQueue& queue = *std::exchange(queue_, nullptr);
-  if (owner_ == ProcessIdentity::self_packed()) {
+void MessageQueue::Taken::release_first(std::size_t count) {
+  count = std::min(count, messages_.size());
+  if (count <= released_) return;
+  if (queue_ != nullptr && owner_ == ProcessIdentity::self_packed()) {
+    const std::span<const std::span<const std::byte>> all(messages_);
     MessageStep step;
-    queue.impl_->reader.release(messages_, &step);
-    queue.impl_->get_done(step.freed, step.left);
+    queue_->impl_->reader.release(all.subspan(released_, count - released_), &step);
+    queue_->impl_->get_done(step.freed, step.left);
   }
+  released_ = count;
+  if (count < messages_.size()) return;
+  queue_ = nullptr;
+  released_ = 0;
   messages_.clear();
 }
 

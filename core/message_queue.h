@@ -14,6 +14,9 @@
 //     stopped amid its copy holds nobody up, and keeps its space. One that a dead consumer gives back
 //     comes late.
 //   - Full means producers wait (Overflow::kBlock), or the oldest give way, counted.
+//   - Who waits for space for long takes turns: see core/message_turn.h. A put of much is not overtaken for
+//     ever by puts of little; while another has the turn, a put finds the queue full although a small message
+//     would fit. A waiter that is killed or stopped in its turn delays others by MessageTurn::kHold, once.
 //   - close(): puts are refused and waiting ends; what is left can still be taken.
 //   - Locks are held for nanoseconds (microseconds for a batch of small messages). A process *stopped* in
 //     one of them makes others wait, and time out, until it goes on or dies; nothing is taken from the
@@ -37,6 +40,7 @@
 
 #include "core/deadline.h"
 #include "core/message_buffer.h"
+#include "core/message_turn.h"
 
 namespace gristmill {
 
@@ -133,12 +137,15 @@ class MessageQueue {
     std::size_t size() const { return messages_.size(); }
     // Valid until release().
     std::span<const std::byte> operator[](std::size_t index) const { return messages_[index]; }
-    void release();
+    // Releases messages [0, count), or what is left of them: their space need not wait for the others.
+    void release_first(std::size_t count);
+    void release() { release_first(messages_.size()); }
 
    private:
     friend class MessageQueue;
     MessageQueue* queue_ = nullptr;
     std::uint64_t owner_ = 0;  // the process
+    std::size_t released_ = 0;
     std::vector<std::span<const std::byte>> messages_;
   };
   struct TakeResult {
@@ -170,20 +177,26 @@ class MessageQueue {
   // Every method below: any process, any thread. Deadline::now() never blocks for space or messages
   // (only, for a bounded time, for the lock).
 
-  // Copies one message in. Blocks until the deadline while full.
-  PutResult put(std::span<const std::byte> message, Deadline deadline);
+  // Copies one message in. Blocks until the deadline while full. turn, here and below: for a caller that
+  // waits by several calls, each a while, and is to keep its place among those who wait: from turn(), for one
+  // put.
+  PutResult put(std::span<const std::byte> message, Deadline deadline, MessageTurn* turn = nullptr);
   PutResult try_put(std::span<const std::byte> message) { return put(message, Deadline::now()); }
   // One message made of parts that lie apart, in order.
-  PutResult put_parts(std::span<const std::span<const std::byte>> parts, Deadline deadline);
+  PutResult put_parts(std::span<const std::span<const std::byte>> parts, Deadline deadline,
+                      MessageTurn* turn = nullptr);
   // Messages in order: one lock and one wake-up for as many as there is space for; goes in parts when
   // there is less. `put` says how many went in, whatever the outcome.
-  PutResult put_many(std::span<const std::span<const std::byte>> messages, Deadline deadline);
+  PutResult put_many(std::span<const std::span<const std::byte>> messages, Deadline deadline,
+                     MessageTurn* turn = nullptr);
   // The same for messages that lie in a row: message i is packed[ends[i - 1], ends[i]), the first from
   // 0. Throws std::invalid_argument unless ends ascend within packed.
   PutResult put_packed(std::span<const std::byte> packed, std::span<const std::uint64_t> ends,
-                       Deadline deadline);
+                       Deadline deadline, MessageTurn* turn = nullptr);
   // Space for a message of `length` bytes. Blocks until the deadline while full.
-  ReserveResult reserve(std::uint64_t length, Deadline deadline);
+  ReserveResult reserve(std::uint64_t length, Deadline deadline, MessageTurn* turn = nullptr);
+  // Must not outlive the queue object.
+  MessageTurn turn() const;
 
   // Copies into `into` (whose former content is dropped) what is ready, at once when at least one
   // message is: at most `max` messages (>= 1) of `max_bytes` together, the first one whatever its
@@ -196,7 +209,7 @@ class MessageQueue {
 
   // Wait until something may be taken, or a message of `length` bytes put, by whoever is first, or the
   // queue is closed; take and put nothing. kOk, kTimedOut, or kInterrupted. For callers that must not
-  // block in the call itself, such as event loops.
+  // block in the call itself, such as event loops. They take no turn.
   Outcome wait_readable(Deadline deadline);
   Outcome wait_writable(std::uint64_t length, Deadline deadline);
 

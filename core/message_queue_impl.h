@@ -1,6 +1,9 @@
 #pragma once
 
-// What message_queue.cc and message_place.cc know of a MessageQueue.
+// What a MessageQueue is made of, and how it waits: message_queue.cc, message_put.cc, message_get.cc and
+// message_place.cc.
+
+#include <sched.h>
 
 #include <atomic>
 #include <cstdint>
@@ -11,6 +14,7 @@
 #include "core/message_queue.h"
 #include "core/message_reader.h"
 #include "core/message_ring.h"
+#include "core/message_turn.h"
 #include "core/message_writer.h"
 #include "core/segment.h"
 
@@ -35,14 +39,21 @@ struct MessageQueue::Impl {
   }
 
   template <class Source>
-  PutResult put_all(const Source& source, Deadline deadline);
+  PutResult put_all(const Source& source, Deadline deadline, MessageTurn* given);
   // Waits for `ready`, a slice at most, and lets recovery have a look at its end. kOk: look again.
   // `first`: of the waits of one call.
   template <class Ready>
   Outcome wait(EventCount& event, bool first, Deadline deadline, const Ready& ready);
-  // What a step of the writer that did not succeed means for the put. kOk: again.
-  Outcome settle(const MessageStep& step, std::uint64_t length, bool reserved, Deadline deadline,
-                 bool* waited);
+  // Waits for `ready`, and takes nothing.
+  template <class Ready>
+  Outcome wait_for(EventCount& event, Deadline deadline, const Ready& ready);
+  // What a step that did not succeed means for the call. kOk: again.
+  Outcome settle_put(const MessageStep& step, std::uint64_t length, bool reserved, Deadline deadline,
+                     MessageTurn& turn, bool* waited);
+  Outcome settle_get(const MessageStep& step, Deadline deadline, bool* waited);
+  Outcome settle(const MessageStep& step, Deadline deadline);  // none of full or empty
+  // Ends a put that waited.
+  void end_turn(MessageTurn& turn);
   bool recover_if_due();
   std::int64_t recover();
   // After messages were put, or taken: who may go on now.
@@ -57,5 +68,48 @@ struct MessageQueue::Impl {
   MessageReader reader;
   std::atomic<bool> return_on_signals{false};
 };
+
+template <class Ready>
+MessageQueue::Outcome MessageQueue::Impl::wait(EventCount& event, bool first, Deadline deadline,
+                                               const Ready& ready) {
+  // Whoever is waited for is most likely about to act: giving it the core for a moment saves a sleep
+  // and a wake, and costs nothing when there is nobody to give it to but the idle.
+  if (segment.lost()) return Outcome::kBroken;
+  constexpr int kYields = 20;
+  for (int i = 0; i < kYields && first && !deadline.is_now(); ++i) {
+    if (ready()) return Outcome::kOk;
+    ::sched_yield();
+  }
+  const std::uint32_t key = event.prepare();
+  GRISTMILL_FAULT_POINT("message.wait.prepared");
+  if (ready()) return Outcome::kOk;
+  if (deadline.passed()) {
+    // What a dead process left may be all that is in the way.
+    return recover_if_due() ? Outcome::kOk : Outcome::kTimedOut;
+  }
+  const EventCount::Woken woken = event.wait(key, deadline);
+  GRISTMILL_FAULT_POINT("message.wait.woken");
+  if (woken == EventCount::Woken::kInterrupted && return_on_signals.load(std::memory_order_relaxed)) {
+    return Outcome::kInterrupted;
+  }
+  if (woken == EventCount::Woken::kTimedOut) {
+    if (ready()) {
+      event.forget_woken();
+    } else {
+      recover_if_due();
+    }
+  }
+  return Outcome::kOk;
+}
+
+template <class Ready>
+MessageQueue::Outcome MessageQueue::Impl::wait_for(EventCount& event, Deadline deadline, const Ready& ready) {
+  for (bool first = true; !ready(); first = false) {
+    const Outcome outcome = wait(event, first, deadline, ready);
+    if (outcome != Outcome::kOk) return ready() ? Outcome::kOk : outcome;
+  }
+  event.notify(1);  // this one takes nothing yet
+  return Outcome::kOk;
+}
 
 }  // namespace gristmill

@@ -264,7 +264,7 @@ bool MessageReader::find_late(const View& view, std::uint64_t* position, RecordW
 MessageStep MessageReader::copy_one_outside(std::uint64_t position, const RecordWord& record, Want& want,
                                             MessageBuffer& into) {
   const std::size_t at = (into.used_ + 63) & ~std::size_t{63};
-  std::memcpy(into.data_.get() + at, ring_.data(position), record.length);
+  copy_out_of_ring(into.data_.get() + at, ring_.data(position), record.length);
   GRISTMILL_FAULT_POINT("message.get.large");
   into.records_.push_back({at, record.length});
   into.used_ = at + record.length;

@@ -69,6 +69,9 @@ class MessageReader {
   std::uint64_t store_read(const View& before, const View& now, std::uint64_t messages);
   std::uint64_t advance_head(const View& view);
   void recount(const View& view);
+  template <class Drop>
+  MessageStep drop_while(Deadline deadline, const Drop& drop);
+  void drop_at_cursor(const View& before, View& now, const RecordWord& record, MessageStep& step);
   bool find_late(const View& view, std::uint64_t* position, RecordWord* found) const;
   MessageStep copy_one_outside(std::uint64_t position, const RecordWord& record, Want& want,
                                MessageBuffer& into);

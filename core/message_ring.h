@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "core/fault_point.h"
+#include "core/message_copy.h"
 #include "core/message_layout.h"
 #include "core/ring_mapping.h"
 #include "core/segment.h"
@@ -21,13 +22,16 @@ class MessageRing {
   MessageRing(const Segment& segment, const MessageLayout& layout)
       : control_(reinterpret_cast<MessageControl*>(segment.payload())),
         leases_(reinterpret_cast<Lease*>(segment.payload() + layout.leases_offset), MessageLayout::kLeases),
-        mapping_(segment.fd(), Segment::kHeaderBytes + layout.ring_offset, layout.ring_bytes),
+        mapping_(segment.fd(), Segment::kHeaderBytes + layout.ring_offset, layout.ring_bytes,
+                 segment.lost_flag()),
         words_(mapping_.data() + 8),
         bytes_(layout.ring_bytes) {}
 
   MessageControl& control() const { return *control_; }
   const LeaseTable& leases() const { return leases_; }
   std::uint64_t bytes() const { return bytes_; }
+  // Whether what was put is likely in a cache when it is taken.
+  bool is_cached() const { return bytes_ <= kCachedRing; }
 
   std::uint64_t after(std::uint64_t position, std::uint64_t n) const {
     const std::uint64_t sum = position + n;
@@ -47,6 +51,15 @@ class MessageRing {
   std::atomic_ref<std::uint64_t> word(std::uint64_t position) const { return word_at(start(position)); }
   static std::atomic_ref<std::uint64_t> word_at(std::byte* start) {
     return std::atomic_ref<std::uint64_t>(*reinterpret_cast<std::uint64_t*>(start));
+  }
+  // Before a write of `n` bytes at `at`, in the ring: where pages are touched for the first time, a read maps
+  // sixteen of them for one fault, writable, a write maps its own alone.
+  static void touch(const std::byte* at, std::uint64_t n) {
+    constexpr std::uintptr_t kWindow = 64 * 1024;  // the kernel's fault_around_bytes
+    const auto begin = reinterpret_cast<std::uintptr_t>(at);
+    for (std::uintptr_t p = (begin | (kWindow - 1)) + 1; p < begin + n; p += kWindow) {
+      static_cast<void>(*reinterpret_cast<const volatile std::uint8_t*>(p));
+    }
   }
   // The record at `position` of at most `room` bytes; kNone when there is no such record.
   RecordWord record(std::uint64_t position, std::uint64_t room) const {

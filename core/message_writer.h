@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/message_ring.h"
+#include "core/message_turn.h"
 
 namespace gristmill {
 
@@ -46,17 +47,18 @@ class MessageWriter {
 
   // Copies the small messages of `source` from `first` on, up to the next large one, while there is
   // space. Source: see core/message_source.h.
+  // kNothing while another has the turn.
   template <class Source>
-  MessageStep append(const Source& source, std::uint64_t first, Deadline deadline);
-  // Reserves a record for `length` bytes at step.position: kReserved, owned by this process.
-  MessageStep reserve(std::uint64_t length, Deadline deadline);
+  MessageStep append(const Source& source, std::uint64_t first, Deadline deadline, const MessageTurn& turn);
+  // Reserves a record for `length` bytes at step.position: kReserved, owned by this process. Likewise.
+  MessageStep reserve(std::uint64_t length, Deadline deadline, const MessageTurn& turn);
   // REQUIRES: the record is this process's reservation of `reserved` bytes. length <= reserved.
   void commit(std::uint64_t position, std::uint64_t reserved, std::uint64_t length);
   void abandon(std::uint64_t position, std::uint64_t reserved);
 
   // Whether append(), or reserve() when `reserved`, may find space for a message of `length` bytes, or
   // the queue closed.
-  bool may_put(std::uint64_t length, bool reserved) const;
+  bool may_put(std::uint64_t length, bool reserved, const MessageTurn& turn) const;
   MessageStep close(Deadline deadline);
 
  private:
@@ -106,7 +108,8 @@ inline void MessageWriter::publish(const MessageCursor& tail, std::uint64_t mess
 }
 
 template <class Source>
-MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Deadline deadline) {
+MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Deadline deadline,
+                                  const MessageTurn& turn) {
   using Result = MessageStep::Result;
   MessageControl& control = ring_.control();
   MessageGuard guard(control.put_lock, deadline);
@@ -114,6 +117,8 @@ MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Dea
   GRISTMILL_FAULT_POINT("message.put.locked");
   if (guard.owner_died()) repair_locked();
   if (control.closed.load(std::memory_order_relaxed) != 0) return {Result::kClosed};
+  if (turn.is_anothers()) [[unlikely]]
+    return {Result::kNothing};
   MessageCursor tail;
   if (!load_tail(&tail)) return {Result::kBroken};
   std::uint64_t position = tail.position;
@@ -129,10 +134,11 @@ MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Dea
     if (found != Room::kYes) why = found == Room::kNo ? Result::kNothing : Result::kBroken;
     if (why == Result::kDone && !room_for_one_more(tail.count + done)) why = Result::kNothing;
     if (why != Result::kDone) break;
+    MessageRing::touch(ring_.start(position), filler + record.stride());
     if (filler > 0) position = fill(position, filler);
     ring_.word(position).store(record.pack(), std::memory_order_relaxed);
     GRISTMILL_FAULT_POINT("message.put.word");
-    source.copy(i, ring_.data(position));
+    source.copy(i, ring_.data(position), copy_bytes);
     GRISTMILL_FAULT_POINT("message.put.copied");
     last = position;
     position = ring_.after(position, record.stride());

@@ -1,0 +1,56 @@
+#include "core/message_turn.h"
+
+namespace gristmill {
+
+bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
+  if (has_ticket_ && ticket_of(turn) == ticket_) return false;
+  if (until(turn) > now) return true;
+  // Lapsed. Should its holder renew it in this moment, the exchange fails, or it takes the turn again.
+  turns_.turn.compare_exchange_strong(turn, 0, std::memory_order_relaxed);
+  return false;
+}
+
+bool MessageTurn::wait(std::int64_t now) {
+  if (since_ < 0) since_ = now;
+  if (now - since_ < kPatience) return false;
+  if (!has_ticket_) {
+    ticket_ = turns_.tickets.fetch_add(1, std::memory_order_relaxed) & kTicketMask;
+    has_ticket_ = true;
+  }
+  std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
+  const bool mine = turn != 0 && ticket_of(turn) == ticket_;
+  if (mine && held_since_ >= 0 && now - held_since_ >= kLongest) {
+    since_ = now + kRest - kPatience;
+    return give_back();
+  }
+  // Tickets are few enough that "older" survives their wrapping round.
+  const bool older = ((ticket_of(turn) - ticket_) & kTicketMask) < kTicketMask / 2;
+  if (turn != 0 && !mine && !older && until(turn) > now) return false;
+  const std::uint64_t renewed = static_cast<std::uint64_t>(now + kHold) << kTicketBits | ticket_;
+  if (turns_.turn.compare_exchange_strong(turn, renewed, std::memory_order_relaxed)) {
+    GRISTMILL_FAULT_POINT("message.turn.taken");
+    if (!mine || held_since_ < 0) held_since_ = now;
+  }
+  return false;
+}
+
+bool MessageTurn::give_back() {
+  held_since_ = -1;
+  std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
+  while (turn != 0 && ticket_of(turn) == ticket_) {
+    if (turns_.turn.compare_exchange_weak(turn, 0, std::memory_order_relaxed)) {
+      GRISTMILL_FAULT_POINT("message.turn.given_back");
+      return true;
+    }
+  }
+  return false;
+}
+
+bool MessageTurn::done() {
+  const bool had = has_ticket_ && give_back();
+  has_ticket_ = false;
+  since_ = -1;
+  return had;
+}
+
+}  // namespace gristmill
