@@ -2,6 +2,7 @@
 
 #include "python/bindings/bindings.h"
 #include "python/bindings/memory_region.h"
+#include "python/bindings/message_batch.h"
 #include "python/bindings/pickling.h"
 #include "python/bindings/queue_object.h"
 

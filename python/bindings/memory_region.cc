@@ -1,18 +1,11 @@
 #include "python/bindings/memory_region.h"
 
-#include <cstdlib>
-#include <cstring>
-#include <vector>
-
-#include <sys/mman.h>
+#include "core/message_copy.h"
+#include "python/bindings/memory_pool.h"
 
 namespace gristmill::python {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
-// From here on malloc would map and unmap pages for each.
-constexpr std::size_t kPoolFrom = 64 * 1024;
-constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::size_t kCopyWithoutGil = 256 * 1024;
 
 struct Region {
@@ -24,65 +17,10 @@ struct Region {
 
 PyTypeObject* region_type = nullptr;
 
-struct Free {
-  std::byte* data;
-  std::size_t allocated;
-};
-
-// Guarded by the GIL. Never destroyed: arrays may outlive every static object.
-std::vector<Free>& pool() {
-  static auto* free = new std::vector<Free>;
-  return *free;
-}
-std::size_t pooled_bytes = 0;
-
-std::size_t rounded(std::size_t bytes) {
-  const std::size_t unit = bytes >= kHugePage   ? kHugePage
-                           : bytes >= kPoolFrom ? std::size_t{4096}
-                                                : kAlignment;
-  return (bytes + unit - 1) / unit * unit;
-}
-
-std::byte* allocate(std::size_t bytes, std::size_t* allocated) {
-  *allocated = rounded(bytes == 0 ? 1 : bytes);
-  if (*allocated >= kPoolFrom) {
-    auto& free = pool();
-    for (std::size_t i = free.size(); i-- > 0;) {
-      // Not one that wastes more than half of it.
-      if (free[i].allocated < *allocated || free[i].allocated > 2 * *allocated) continue;
-      const Free found = free[i];
-      free.erase(free.begin() + static_cast<std::ptrdiff_t>(i));
-      pooled_bytes -= found.allocated;
-      *allocated = found.allocated;
-      return found.data;
-    }
-  }
-  const std::size_t alignment = *allocated >= kHugePage ? kHugePage : kAlignment;
-  void* data = std::aligned_alloc(alignment, *allocated);
-  if (data != nullptr && *allocated >= kHugePage) madvise(data, *allocated, MADV_HUGEPAGE);
-  return static_cast<std::byte*>(data);
-}
-
-void give_back(std::byte* data, std::size_t allocated) {
-  if (allocated < kPoolFrom || allocated > kPooledBytes) {
-    std::free(data);
-    return;
-  }
-  auto& free = pool();
-  // The longest unused ones make room.
-  while (!free.empty() && pooled_bytes + allocated > kPooledBytes) {
-    std::free(free.front().data);
-    pooled_bytes -= free.front().allocated;
-    free.erase(free.begin());
-  }
-  free.push_back({data, allocated});
-  pooled_bytes += allocated;
-}
-
 void region_dealloc(PyObject* self) {
   auto* region = reinterpret_cast<Region*>(self);
   PyTypeObject* type = Py_TYPE(self);
-  if (region->allocated > 0) give_back(region->data, region->allocated);
+  if (region->allocated > 0) give_back_memory(region->data, region->allocated);
   Py_CLEAR(region->owner);
   type->tp_free(self);
   Py_DECREF(type);
@@ -112,7 +50,7 @@ Region* make() {
 PyObject* new_region(std::size_t bytes, std::byte** data) {
   Region* region = make();
   if (region == nullptr) return nullptr;
-  region->data = allocate(bytes, &region->allocated);
+  region->data = allocate_memory(bytes, &region->allocated);
   if (region->data == nullptr) {
     region->allocated = 0;
     Py_DECREF(region);
@@ -132,13 +70,13 @@ PyObject* new_region_of(std::byte* data, std::size_t bytes, PyObject* owner) {
   return reinterpret_cast<PyObject*>(region);
 }
 
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+void copy_message(std::byte* to, const std::byte* from, std::size_t bytes) {
   if (bytes < kCopyWithoutGil) {
     if (bytes > 0) std::memcpy(to, from, bytes);
     return;
   }
   PyThreadState* state = PyEval_SaveThread();
-  std::memcpy(to, from, bytes);
+  copy_out_of_ring(to, from, bytes);
   PyEval_RestoreThread(state);
 }
 

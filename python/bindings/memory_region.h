@@ -9,16 +9,14 @@
 
 namespace gristmill::python {
 
-// Uninitialised memory of its own, aligned to 64, writeable. Large regions are used again when their
-// last user is gone, up to kPooledBytes in all: touching fresh pages costs as much as the copy.
-// Returns nullptr with MemoryError set. *data is where it lies.
-inline constexpr std::size_t kPooledBytes = std::size_t{32} << 20;
+// Uninitialised memory of its own, from memory_pool.h, aligned to 64, writeable. Returns nullptr with
+// MemoryError set. *data is where it lies.
 PyObject* new_region(std::size_t bytes, std::byte** data);
 // A look into memory that `owner` keeps (a new reference is taken).
 PyObject* new_region_of(std::byte* data, std::size_t bytes, PyObject* owner);
 
-// Copies; frees the GIL while it copies much.
-void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes);
+// Copies what a queue's ring holds; frees the GIL while it copies much.
+void copy_message(std::byte* to, const std::byte* from, std::size_t bytes);
 
 // Makes the type. Returns false with an exception set.
 bool init_memory_region();

@@ -1,8 +1,8 @@
 #pragma once
 
 // The compact form of plain values: None, bool, int (64 bits), float, str, bytes, and tuples, lists
-// and dicts of these, of exactly these types; NumPy arrays of numbers too. Several times as quick as a
-// pickle, because nothing is looked up, and no Python code runs.
+// and dicts of these, of exactly these types; NumPy arrays of numbers too, and instances of plain classes
+// (plain_class.h). Several times as quick as a pickle, because little is looked up, and no Python code runs.
 //
 // What comes out equals what went in, types and shared references included: a message in which a
 // mutable object occurs twice is not encoded, but left to pickle, like everything else that is not
@@ -27,8 +27,5 @@ Encoding encode_plain(PyObject* object, Outgoing& out);
 // (nothing in them is trusted). owner: keeps the message's memory, so that arrays look into it;
 // nullptr: arrays are copied.
 PyObject* decode_plain(std::span<const std::byte> message, PyObject* owner);
-
-// An array's elements in C order into `to`. Returns false with an exception set.
-bool copy_strided(PyObject* array, std::byte* to);
 
 }  // namespace gristmill::python

@@ -16,7 +16,7 @@
 namespace gristmill::python {
 
 // The first byte of a message of a pickling queue. A plain pickle begins with its own PROTO opcode.
-inline constexpr std::uint8_t kPlainForm = 0xA1;    // message_codec.h
+inline constexpr std::uint8_t kPlainForm = 0xA1;    // plain_form.h
 inline constexpr std::uint8_t kBuffersForm = 0xA2;  // a pickle, and its out-of-band buffers behind it
 inline constexpr std::uint8_t kPickleForm = 0x80;
 

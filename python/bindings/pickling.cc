@@ -2,7 +2,10 @@
 
 #include <pybind11/pybind11.h>
 
+#include "python/bindings/array_reducer.h"
+#include "python/bindings/kept_error.h"
 #include "python/bindings/memory_region.h"
+#include "python/bindings/message_arrays.h"
 
 namespace gristmill::python {
 namespace {
@@ -56,6 +59,7 @@ PyObject* table_subscript(PyObject* self, PyObject* type) {
     if (found != nullptr) return Py_NewRef(found);
     if (PyErr_Occurred()) return nullptr;
   }
+  if (is_array_type(reinterpret_cast<PyTypeObject*>(type))) return Py_XNewRef(array_reducer());
   PyErr_SetObject(PyExc_KeyError, type);
   return nullptr;
 }
@@ -207,7 +211,12 @@ bool add_with_buffers(Sink& sink, Outgoing& out) {
   if (!add_written(sink, out)) return false;
   for (const auto& view : views) {
     out.pad_to(kPartAlignment);
-    out.add_part(view.buf, static_cast<std::size_t>(view.len), view.obj);
+    PyObject* strided = strided_array_of(view.obj);
+    if (strided != nullptr) {
+      out.add_strided(strided, static_cast<std::size_t>(view.len));
+    } else {
+      out.add_part(view.buf, static_cast<std::size_t>(view.len), view.obj);
+    }
   }
   return true;
 }
@@ -262,7 +271,7 @@ PyObject* load_with_buffers(std::span<const std::byte> message, PyObject* owner)
     } else {
       std::byte* copy = nullptr;
       region = new_region(bytes, &copy);
-      if (region != nullptr) copy_bytes(copy, data, bytes);
+      if (region != nullptr) copy_message(copy, data, bytes);
     }
     const auto held = py::reinterpret_steal<py::object>(region);
     if (!held || PyList_Append(buffers.ptr(), region) != 0) return nullptr;
@@ -343,12 +352,8 @@ bool encode_pickle(PyObject* object, Tensors tensors, Outgoing& out) {
   Py_DECREF(done);
   Sink& sink = lease.sink();
   if (!(sink.buffers->empty() ? add_written(sink, out) : add_with_buffers(sink, out))) {
-    PyObject* type = nullptr;
-    PyObject* value = nullptr;
-    PyObject* traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
+    const KeptError failed;
     out.restart_message();
-    PyErr_Restore(type, value, traceback);
     return false;
   }
   if (out.message_bytes() < kReuseBelow || !sink.buffers->empty()) {
@@ -369,6 +374,16 @@ PyObject* decode_pickle(std::span<const std::byte> message, PyObject* owner) {
   return load(message.data(), message.size(), nullptr);
 }
 
-bool init_pickling() { return make_types(); }
+bool has_reducer(PyObject* type) {
+  if (!prepare()) return true;
+  const auto* table =
+      reinterpret_cast<const DispatchTable*>(names->dispatch_tables[static_cast<int>(Tensors::kCopied)]);
+  for (PyObject* dict : {table->own, table->extra, table->copyreg}) {
+    if (PyDict_Contains(dict, type) != 0) return true;
+  }
+  return false;
+}
+
+bool init_pickling() { return make_types() && init_array_reducer(); }
 
 }  // namespace gristmill::python

@@ -23,6 +23,10 @@ bool encode_pickle(PyObject* object, Tensors tensors, Outgoing& out);
 // as for decode_plain.
 PyObject* decode_pickle(std::span<const std::byte> message, PyObject* owner);
 
+// Whether somebody registered a reducer for `type`, so that its instances do not pickle by their __dict__.
+// True with an exception set when that cannot be told.
+bool has_reducer(PyObject* type);
+
 // Makes the types. Returns false with an exception set.
 bool init_pickling();
 

@@ -5,39 +5,21 @@
 #include <structmember.h>
 #include <unistd.h>
 
-#include <cmath>
 #include <cstddef>
-#include <cstring>
-#include <limits>
 #include <string>
 
 #include "core/segment.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/queue_arguments.h"
 
 namespace gristmill::python {
 namespace {
-
-constexpr double kForEver = std::numeric_limits<double>::infinity();
 
 PyObject* exception_class(const char* name) {
   PyObject* module = PyImport_ImportModule("queue");
   PyObject* found = module != nullptr ? PyObject_GetAttrString(module, name) : nullptr;
   Py_XDECREF(module);
   return found;
-}
-
-// Seconds from a number, or None for ever. False with an exception set.
-bool read_seconds(PyObject* value, double& seconds) {
-  if (value == Py_None) {
-    seconds = kForEver;
-    return true;
-  }
-  seconds = PyFloat_AsDouble(value);
-  if (seconds == -1.0 && PyErr_Occurred()) return false;
-  if (seconds >= 0) return true;
-  PyErr_Format(PyExc_ValueError,
-               "timeout is %S; expected seconds, zero or more, or None to wait without limit", value);
-  return false;
 }
 
 Overflow overflow_named(const std::string& name) {
@@ -213,49 +195,6 @@ bool is_open(QueueObject& self) {
   return false;
 }
 
-bool read_arguments(const char* function, const char* const* names, int count, int required,
-                    PyObject* const* arguments, Py_ssize_t given, PyObject* keywords, PyObject** values) {
-  if (given > count) {
-    PyErr_Format(PyExc_TypeError, "%s() takes at most %d arguments, got %zd", function, count, given);
-    return false;
-  }
-  for (Py_ssize_t i = 0; i < given; ++i) values[i] = arguments[i];
-  const Py_ssize_t named = keywords != nullptr ? PyTuple_GET_SIZE(keywords) : 0;
-  for (Py_ssize_t k = 0; k < named; ++k) {
-    PyObject* name = PyTuple_GET_ITEM(keywords, k);
-    int at = 0;
-    while (at < count && PyUnicode_CompareWithASCIIString(name, names[at]) != 0) ++at;
-    if (at == count || values[at] != nullptr) {
-      PyErr_Format(PyExc_TypeError,
-                   at == count ? "%s() got an unexpected keyword argument '%U'"
-                               : "%s() got multiple values for argument '%U'",
-                   function, name);
-      return false;
-    }
-    values[at] = arguments[given + k];
-  }
-  for (int i = 0; i < required; ++i) {
-    if (values[i] != nullptr) continue;
-    PyErr_Format(PyExc_TypeError, "%s() missing required argument '%s'", function, names[i]);
-    return false;
-  }
-  return true;
-}
-
-bool Patience::read(const QueueObject& self, PyObject* block_value, PyObject* timeout_value) {
-  if (block_value != nullptr && block_value != Py_True) {
-    const int truth = PyObject_IsTrue(block_value);
-    if (truth < 0) return false;
-    block = truth != 0;
-  }
-  seconds = self.default_timeout;
-  return !block || timeout_value == nullptr || read_seconds(timeout_value, seconds);
-}
-
-Deadline Patience::deadline() const {
-  return seconds == kForEver ? Deadline::never() : Deadline::in(std::chrono::duration<double>(seconds));
-}
-
 Deadline passed_deadline() {
   static const Deadline passed = Deadline::now();
   return passed;
@@ -271,29 +210,9 @@ PyObject* empty_class() {
   return made;
 }
 
-PyObject* raise_broken(const QueueObject& self) {
-  PyErr_Format(PyExc_RuntimeError, "queue %s is damaged beyond repair", self.queue->name().c_str());
-  return nullptr;
-}
-
-PyObject* raise_shut_down(const QueueObject& self) {
-  PyErr_Format(PyExc_ValueError, "queue %s is closed: it was shut down", self.queue->name().c_str());
-  return nullptr;
-}
-
-PyObject* translate_exception() {
-  try {
-    throw;
-  } catch (py::error_already_set& error) {
-    error.restore();
-  } catch (const std::bad_alloc&) {
-    PyErr_NoMemory();
-  } catch (const std::invalid_argument& error) {
-    PyErr_SetString(PyExc_ValueError, error.what());
-  } catch (const std::exception& error) {
-    PyErr_SetString(PyExc_RuntimeError, error.what());
-  }
-  return nullptr;
+void raise_ended(const QueueObject& self, bool closed) {
+  const char* text = closed ? "queue %s is closed: it was shut down" : "queue %s is damaged beyond repair";
+  PyErr_Format(closed ? PyExc_ValueError : PyExc_RuntimeError, text, self.queue->name().c_str());
 }
 
 void bind_queue_rest(const pybind11::object& type) {
@@ -357,13 +276,14 @@ PyTypeObject* make_queue_type() {
       {"get_nowait", &queue_get_nowait, METH_NOARGS,
        "get_nowait($self, /)\n--\n\nTakes one object if there is one: queue.Empty otherwise."},
       {"get_many", method(&queue_get_many), kFast,
-       "get_many($self, block=True, timeout=None, max_messages_to_get=1000000000, copy=True)\n--\n\nA list "
-       "of what "
-       "is there, at least one and at most so many; waits for the first.\n\nWith copy=False a MessageBatch, "
-       "whose "
-       "arrays look into the queue until it is released. A message that cannot be loaded is reported by the "
-       "next "
-       "call, with its bytes as the exception's `payload`; the others are returned."},
+       "get_many($self, block=True, timeout=None, max_messages_to_get=1000000000, copy=True)\n--\n\n"
+       "A list of what is there, at least one and at most so many; waits for the first.\n\n"
+       "With copy=False a MessageBatch, whose arrays look into the queue until it is released. A message "
+       "that "
+       "cannot be loaded is reported by the next call, with its bytes as the exception's `payload`; the "
+       "others "
+       "are returned. A few thousand messages at a time are quickest: of more, the objects outgrow the "
+       "processor's caches, and Python maps fresh memory for them each time."},
       {"get_many_nowait", method(&queue_get_many_nowait), kFast,
        "get_many_nowait($self, max_messages_to_get=1000000000, copy=True)\n--\n\nget_many without waiting."},
       {nullptr, nullptr, 0, nullptr},

@@ -12,6 +12,7 @@
 
 #include "core/message_queue.h"
 #include "python/bindings/message_form.h"
+#include "python/bindings/python_call.h"
 
 namespace gristmill::python {
 
@@ -44,7 +45,7 @@ PyTypeObject* make_queue_type();
 // What is not called for every message: adds methods whose names begin with _ to the type.
 void bind_queue_rest(const pybind11::object& type);
 
-// queue_put.cc, queue_get.cc
+// queue_put.cc, queue_get.cc, queue_decode.cc
 PyObject* queue_put(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 PyObject* queue_try_put(PyObject*, PyObject*);
 PyObject* queue_put_nowait(PyObject*, PyObject*);
@@ -55,7 +56,6 @@ PyObject* queue_get_nowait(PyObject*, PyObject*);
 PyObject* queue_get_many(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 PyObject* queue_get_many_nowait(PyObject*, PyObject* const*, Py_ssize_t, PyObject*);
 void drop_pending(QueueObject& self);
-bool init_batch(PyObject* module);
 
 // ---- Shared by both
 
@@ -63,19 +63,6 @@ inline QueueObject& queue_of(PyObject* self) { return *reinterpret_cast<QueueObj
 // False with ValueError set when this object is not open.
 bool is_open(QueueObject& self);
 
-// One call's arguments by position or name into values[0, count); missing ones stay null. False with
-// TypeError set.
-bool read_arguments(const char* function, const char* const* names, int count, int required,
-                    PyObject* const* arguments, Py_ssize_t given, PyObject* keywords, PyObject** values);
-
-// block and timeout, as multiprocessing.Queue means them.
-struct Patience {
-  bool block = true;
-  double seconds = 0;  // infinity: for ever
-
-  bool read(const QueueObject& self, PyObject* block_value, PyObject* timeout_value);
-  Deadline deadline() const;
-};
 // Has passed: for an attempt that does not wait, without reading the clock.
 Deadline passed_deadline();
 
@@ -108,18 +95,24 @@ bool wait_for(QueueObject& self, Deadline deadline, Attempt&& attempt) {
 // queue.Full and queue.Empty; nullptr with an exception set.
 PyObject* full_class();
 PyObject* empty_class();
-PyObject* raise_broken(const QueueObject& self);
-PyObject* raise_shut_down(const QueueObject& self);
-// Runs `body`, which returns an object or nullptr with an exception set, and turns C++ exceptions into
-// Python's.
-PyObject* translate_exception();
+// True for kOk. Otherwise false, with the exception set that kClosed and kBroken are, or by raise_in_vain()
+// when it was tried or waited for in vain.
+template <class RaiseInVain>
+bool is_done(const QueueObject& self, MessageQueue::Outcome outcome, RaiseInVain&& raise_in_vain);
+void raise_ended(const QueueObject& self, bool closed);
 
-template <class Body>
-PyObject* guarded(Body&& body) {
-  try {
-    return body();
-  } catch (const std::exception&) {
-    return translate_exception();
+template <class RaiseInVain>
+bool is_done(const QueueObject& self, MessageQueue::Outcome outcome, RaiseInVain&& raise_in_vain) {
+  switch (outcome) {
+    case MessageQueue::Outcome::kOk:
+      return true;
+    case MessageQueue::Outcome::kTimedOut:
+    case MessageQueue::Outcome::kInterrupted:
+      raise_in_vain();
+      return false;
+    default:
+      raise_ended(self, outcome == MessageQueue::Outcome::kClosed);
+      return false;
   }
 }
 

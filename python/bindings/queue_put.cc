@@ -1,10 +1,12 @@
 // Putting: an object becomes bytes in memory of this process, and goes in with one lock.
 
-#include <cmath>
+#include <cstring>
 #include <vector>
 
-#include "python/bindings/message_codec.h"
-#include "python/bindings/pickling.h"
+#include "python/bindings/kept_error.h"
+#include "python/bindings/message_arrays.h"
+#include "python/bindings/queue_arguments.h"
+#include "python/bindings/queue_encode.h"
 #include "python/bindings/queue_object.h"
 
 namespace gristmill::python {
@@ -16,96 +18,6 @@ using Bytes = std::span<const std::byte>;
 // Messages in a row are put when they have come to so much.
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::size_t kWithoutGil = 256 * 1024;
-
-// Guarded by the GIL. Serialising may run Python code that puts in turn: each call takes its own.
-std::vector<std::unique_ptr<Outgoing>>& idle() {
-  static auto* all = new std::vector<std::unique_ptr<Outgoing>>;
-  return *all;
-}
-
-class OutgoingLease {
- public:
-  OutgoingLease() {
-    if (idle().empty()) {
-      used_ = std::make_unique<Outgoing>();
-    } else {
-      used_ = std::move(idle().back());
-      idle().pop_back();
-    }
-  }
-  OutgoingLease(const OutgoingLease&) = delete;
-  OutgoingLease& operator=(const OutgoingLease&) = delete;
-  ~OutgoingLease() {
-    used_->clear();
-    idle().push_back(std::move(used_));
-  }
-  Outgoing& operator*() const { return *used_; }
-  Outgoing* operator->() const { return used_.get(); }
-
- private:
-  std::unique_ptr<Outgoing> used_;
-};
-
-// The bytes of a bytes-like object. False with TypeError set.
-bool add_bytes_like(PyObject* object, const char* what, Outgoing& out) {
-  if (PyBytes_CheckExact(object)) {
-    const auto bytes = static_cast<std::size_t>(PyBytes_GET_SIZE(object));
-    if (bytes < kPartBytes) {
-      out.bytes().append(PyBytes_AS_STRING(object), bytes);
-    } else {
-      out.add_part(PyBytes_AS_STRING(object), bytes, object);
-    }
-    return true;
-  }
-  Py_buffer view;
-  if (PyObject_GetBuffer(object, &view, PyBUF_ANY_CONTIGUOUS) != 0) {
-    PyErr_Format(PyExc_TypeError, "%s is a %s; expected bytes, or another contiguous bytes-like object", what,
-                 Py_TYPE(object)->tp_name);
-    return false;
-  }
-  out.keep(view);
-  if (static_cast<std::size_t>(view.len) < kPartBytes) {
-    out.bytes().append(view.buf, static_cast<std::size_t>(view.len));
-  } else {
-    out.add_part(view.buf, static_cast<std::size_t>(view.len), object);
-  }
-  return true;
-}
-
-// One more message. False with an exception set, and nothing added.
-bool encode(QueueObject& self, PyObject* object, Outgoing& out) {
-  bool done = false;
-  switch (self.serializer) {
-    case Serializer::kPickle: {
-      const Encoding encoding = encode_plain(object, out);
-      done = encoding == Encoding::kDone ||
-             (encoding == Encoding::kNotPlain &&
-              encode_pickle(object, self.tensors_by_handle ? Tensors::kByHandle : Tensors::kCopied, out));
-      break;
-    }
-    case Serializer::kRaw:
-      done = add_bytes_like(object, "the message", out);
-      break;
-    case Serializer::kCustom: {
-      PyObject* made = PyObject_CallOneArg(self.dumps, object);
-      if (made == nullptr) break;
-      done = add_bytes_like(made, "what dumps returned", out);
-      if (done) out.keep(made);
-      Py_DECREF(made);
-      break;
-    }
-  }
-  if (!done) {
-    PyObject* type = nullptr;
-    PyObject* value = nullptr;
-    PyObject* traceback = nullptr;
-    PyErr_Fetch(&type, &value, &traceback);
-    out.restart_message();
-    PyErr_Restore(type, value, traceback);
-    return false;
-  }
-  return true;
-}
 
 PyObject* raise_too_large(const QueueObject& self, std::uint64_t bytes) {
   PyErr_Format(
@@ -139,47 +51,33 @@ PyObject* raise_full(const QueueObject& self, bool waited, std::int64_t put, std
 
 // Adds `put` to the exception that is set: how many messages went in.
 void note_put(std::int64_t put) {
-  PyObject* type = nullptr;
-  PyObject* value = nullptr;
-  PyObject* traceback = nullptr;
-  PyErr_Fetch(&type, &value, &traceback);
-  PyErr_NormalizeException(&type, &value, &traceback);
+  KeptError kept;
+  PyObject* value = kept.value();
   PyObject* count = PyLong_FromLongLong(put);
   if (value == nullptr || count == nullptr || PyObject_SetAttrString(value, "put", count) != 0) PyErr_Clear();
   Py_XDECREF(count);
-  PyErr_Restore(type, value, traceback);
 }
 
 // Tries, then waits. `attempt` adds to `put`. False with an exception set unless the outcome is kOk.
 template <class Attempt>
 bool put_patiently(QueueObject& self, const Patience& patience, Deadline* deadline, bool without_gil,
                    std::int64_t of, const std::int64_t& put, Attempt&& attempt) {
+  // Its place among those who wait for space, from one slice to the next.
+  MessageTurn turn = self.queue->turn();
   Outcome outcome;
   if (without_gil) {
     PyThreadState* state = PyEval_SaveThread();
-    outcome = attempt(passed_deadline());
+    outcome = attempt(passed_deadline(), &turn);
     PyEval_RestoreThread(state);
   } else {
-    outcome = attempt(passed_deadline());
+    outcome = attempt(passed_deadline(), &turn);
   }
   if (outcome == Outcome::kOk) return true;
   if (patience.block && (outcome == Outcome::kTimedOut || outcome == Outcome::kInterrupted)) {
-    if (!wait_for(self, *deadline, [&](Deadline slice) { return outcome = attempt(slice); })) return false;
-  }
-  switch (outcome) {
-    case Outcome::kOk:
-      return true;
-    case Outcome::kTimedOut:
-    case Outcome::kInterrupted:
-      raise_full(self, patience.block, put, of);
-      return false;
-    case Outcome::kClosed:
-      raise_shut_down(self);
-      return false;
-    default:
-      raise_broken(self);
+    if (!wait_for(self, *deadline, [&](Deadline slice) { return outcome = attempt(slice, &turn); }))
       return false;
   }
+  return is_done(self, outcome, [&] { raise_full(self, patience.block, put, of); });
 }
 
 // A message of parts, the last of `out`: [begin, end of the buffer) and what lies elsewhere.
@@ -220,12 +118,13 @@ bool put_parts(QueueObject& self, const Outgoing& out, std::size_t begin, const 
   if (bytes > self.queue->largest_message()) return raise_too_large(self, bytes) != nullptr;
   std::int64_t put = 0;
   if (!out.has_strided()) {
-    return put_patiently(self, patience, deadline, bytes >= kWithoutGil, 1, put,
-                         [&](Deadline until) { return self.queue->put_parts(parts, until).outcome; });
+    return put_patiently(
+        self, patience, deadline, bytes >= kWithoutGil, 1, put,
+        [&](Deadline until, MessageTurn* turn) { return self.queue->put_parts(parts, until, turn).outcome; });
   }
   MessageQueue::Reservation reservation;
-  if (!put_patiently(self, patience, deadline, false, 1, put, [&](Deadline until) {
-        auto reserved = self.queue->reserve(bytes, until);
+  if (!put_patiently(self, patience, deadline, false, 1, put, [&](Deadline until, MessageTurn* turn) {
+        auto reserved = self.queue->reserve(bytes, until, turn);
         reservation = std::move(reserved.reservation);
         return reserved.outcome;
       })) {
@@ -249,8 +148,9 @@ PyObject* put_one(QueueObject& self, PyObject* object, const Patience& patience,
   const Bytes message(out->bytes_data(), out->end_of_buffer());
   if (message.size() > self.queue->largest_message()) return raise_too_large(self, message.size());
   const std::int64_t put = 0;
-  if (!put_patiently(self, patience, &deadline, message.size() >= kWithoutGil, 1, put,
-                     [&](Deadline until) { return self.queue->put(message, until).outcome; })) {
+  if (!put_patiently(
+          self, patience, &deadline, message.size() >= kWithoutGil, 1, put,
+          [&](Deadline until, MessageTurn* turn) { return self.queue->put(message, until, turn).outcome; })) {
     return nullptr;
   }
   Py_RETURN_NONE;
@@ -329,21 +229,22 @@ class Batch {
     std::vector<std::uint64_t> rest;  // those that did not go in at once
     Bytes packed(out_->bytes_data(), end);
     std::int64_t before = put_;
-    return put_patiently(
-        self_, patience_, &deadline_, packed.size() >= kWithoutGil, of_, put_, [&](Deadline until) {
-          if (const auto done = static_cast<std::size_t>(put_ - before); done > 0) {
-            const std::uint64_t begin = ends[done - 1];
-            std::vector<std::uint64_t> next(ends.begin() + static_cast<std::ptrdiff_t>(done), ends.end());
-            for (auto& at : next) at -= begin;
-            packed = packed.subspan(begin);
-            rest = std::move(next);
-            ends = rest;
-            before = put_;
-          }
-          const auto result = self_.queue->put_packed(packed, ends, until);
-          put_ += result.put;
-          return result.outcome;
-        });
+    return put_patiently(self_, patience_, &deadline_, packed.size() >= kWithoutGil, of_, put_,
+                         [&](Deadline until, MessageTurn* turn) {
+                           if (const auto done = static_cast<std::size_t>(put_ - before); done > 0) {
+                             const std::uint64_t begin = ends[done - 1];
+                             std::vector<std::uint64_t> next(ends.begin() + static_cast<std::ptrdiff_t>(done),
+                                                             ends.end());
+                             for (auto& at : next) at -= begin;
+                             packed = packed.subspan(begin);
+                             rest = std::move(next);
+                             ends = rest;
+                             before = put_;
+                           }
+                           const auto result = self_.queue->put_packed(packed, ends, until, turn);
+                           put_ += result.put;
+                           return result.outcome;
+                         });
   }
 
   QueueObject& self_;
@@ -382,14 +283,11 @@ PyObject* put_all(QueueObject& self, PyObject* objects, const Patience& patience
 }  // namespace
 
 PyObject* queue_put(PyObject* object, PyObject* const* arguments, Py_ssize_t given, PyObject* keywords) {
-  static const char* const names[] = {"obj", "block", "timeout"};
-  PyObject* values[3] = {nullptr, nullptr, nullptr};
+  static constexpr const char* kNames[] = {"obj", "block", "timeout"};
+  PyObject* values[3] = {};
   QueueObject& self = queue_of(object);
   Patience patience;
-  if (!read_arguments("put", names, 3, 1, arguments, given, keywords, values) || !is_open(self) ||
-      !patience.read(self, values[1], values[2])) {
-    return nullptr;
-  }
+  if (!QueueCall{arguments, given, keywords}.read(self, "put", kNames, 1, values, patience)) return nullptr;
   return guarded([&] { return put_one(self, values[0], patience); });
 }
 
@@ -416,14 +314,12 @@ PyObject* queue_put_nowait(PyObject* object, PyObject* message) {
 }
 
 PyObject* queue_put_many(PyObject* object, PyObject* const* arguments, Py_ssize_t given, PyObject* keywords) {
-  static const char* const names[] = {"xs", "block", "timeout"};
-  PyObject* values[3] = {nullptr, nullptr, nullptr};
+  static constexpr const char* kNames[] = {"xs", "block", "timeout"};
+  PyObject* values[3] = {};
   QueueObject& self = queue_of(object);
   Patience patience;
-  if (!read_arguments("put_many", names, 3, 1, arguments, given, keywords, values) || !is_open(self) ||
-      !patience.read(self, values[1], values[2])) {
+  if (!QueueCall{arguments, given, keywords}.read(self, "put_many", kNames, 1, values, patience))
     return nullptr;
-  }
   return guarded([&] { return put_all(self, values[0], patience); });
 }
 

@@ -13,7 +13,7 @@
 
 #include "core/timer_queue.h"
 #include "python/bindings/bindings.h"
-#include "python/bindings/queue_object.h"
+#include "python/bindings/python_call.h"
 
 namespace gristmill::python {
 namespace {
