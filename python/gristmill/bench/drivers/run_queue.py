@@ -5,12 +5,15 @@ in the same way; a get_many that a queue lacks is a get.
 """
 
 import json
+import mmap
 import multiprocessing as mp
 import os
+import resource
 import statistics
 import sys
 import tempfile
 import time
+from functools import partial
 
 # For all that have such a limit.
 BYTES = 16 << 20
@@ -71,7 +74,8 @@ def produce(queue, count):
 def consume(queue, many, counts):
     taken = 0
     if many:
-        get_many = queue.get_many
+        # 1: all there are; more: at most so many.
+        get_many = queue.get_many if many == 1 else partial(queue.get_many, max_messages_to_get=many)
         while True:
             batch = get_many()
             # The ends come behind all messages: their producers are done.
@@ -168,21 +172,72 @@ def send_arrays(queue, array, count):
         queue.put(array)
 
 
-def bandwidth(kind, size, count, in_place):
-    """Payload bytes a second of uint8 arrays; memcpy: of two plain copies."""
+def copy_in_one_process(size, count):
+    """Both copies one after the other, from and to buffers that stay in the caches as far as they fit."""
     import numpy as np
 
     array = np.ones(size, np.uint8)
-    if kind == "memcpy":
-        middle, end = np.empty_like(array), np.empty_like(array)
+    middle, end = np.empty_like(array), np.empty_like(array)
+    np.copyto(middle, array)
+    np.copyto(end, middle)
+    begin = time.perf_counter()
+    for _ in range(count):
         np.copyto(middle, array)
         np.copyto(end, middle)
-        begin = time.perf_counter()
-        for _ in range(count):
-            np.copyto(middle, array)
-            np.copyto(end, middle)
-        return {"per_s": size * count / (time.perf_counter() - begin)}
-    queue = QUEUES[kind](max(BYTES, 4 * size + (1 << 20)))
+    return {"per_s": size * count / (time.perf_counter() - begin)}
+
+
+def wait_past(counts, at, value):
+    """Spins, which is the quickest hand-over; yields when it takes long, for machines with few cores."""
+    spins = 0
+    while counts[at] <= value:
+        spins += 1
+        if spins > 1000:
+            os.sched_yield()
+
+
+def copy_in(array, slots, counts, count):
+    import numpy as np
+
+    for i in range(count):
+        wait_past(counts, 8, i - len(slots))
+        np.copyto(slots[i % len(slots)], array)
+        counts[0] = i + 1
+
+
+def copy_in_two_processes(size, count, ring):
+    """What a queue has to do at least.
+
+    A process copies into shared memory of the queue's size, going round it as a FIFO must, and another copies
+    out of it, into a buffer of its own that it uses again and again.
+    """
+    import numpy as np
+
+    array, end = np.ones(size, np.uint8), np.empty(size, np.uint8)
+    slots = np.frombuffer(mmap.mmap(-1, ring // size * size), np.uint8).reshape(-1, size)
+    counts = np.frombuffer(mmap.mmap(-1, 4096), np.int64)
+    sender = context.Process(target=copy_in, args=(array, slots, counts, count))
+    begin = time.perf_counter()
+    sender.start()
+    for i in range(count):
+        wait_past(counts, 0, i)
+        np.copyto(end, slots[i % len(slots)])
+        counts[8] = i + 1
+    sender.join()
+    return {"per_s": size * count / (time.perf_counter() - begin)}
+
+
+def bandwidth(kind, size, count, in_place):
+    """Payload bytes a second of uint8 arrays, and of two plain copies of each."""
+    import numpy as np
+
+    ring = max(BYTES, 4 * size + (1 << 20))
+    if kind == "memcpy":
+        return copy_in_one_process(size, count)
+    if kind == "memcpy-2":
+        return copy_in_two_processes(size, count, ring)
+    array = np.ones(size, np.uint8)
+    queue = QUEUES[kind](ring)
     sender = context.Process(target=send_arrays, args=(queue, array, count))
     begin = time.perf_counter()
     sender.start()
@@ -198,13 +253,58 @@ def bandwidth(kind, size, count, in_place):
     return {"per_s": size * count / (time.perf_counter() - begin)}
 
 
+def switches():
+    """How often this process went to sleep so far."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_nvcsw
+
+
+# Long enough for whoever waits to be asleep.
+PAUSE = 300e-6
+
+
+def answer(there, back, count):
+    for _ in range(count):
+        there.get()
+        came = time.perf_counter()
+        time.sleep(PAUSE)
+        back.put((came, time.perf_counter()))
+    back.put(switches())
+
+
+def round_trip(kind, count):
+    """Microseconds there and back between two processes, each asleep in get when its message is sent.
+
+    Both pause before they send, so that the other has gone to sleep; the pauses are not counted. "sleeps" is
+    how often the two slept in a round, pauses included: 4 when every get did.
+    """
+    there, back = QUEUES[kind](1 << 20), QUEUES[kind](1 << 20)
+    child = context.Process(target=answer, args=(there, back, count))
+    child.start()
+    times = []
+    before = switches()
+    for i in range(count):
+        time.sleep(PAUSE)
+        begin = time.perf_counter()
+        there.put(i)
+        came, sent = back.get()
+        times.append((came - begin + time.perf_counter() - sent) * 1e6)
+    sleeps = switches() - before + back.get()
+    child.join()
+    times = sorted(times[count // 10 :])
+    return {
+        "p50_us": statistics.median(times),
+        "p99_us": times[int(len(times) * 0.99)],
+        "sleeps": sleeps / count,
+    }
+
+
 def echo(there, back, count):
     for _ in range(count):
         back.put(there.get())
 
 
-def round_trip(kind, count):
-    """Microseconds there and back between two processes, each asleep until its turn."""
+def ping_pong(kind, count):
+    """Microseconds there and back, without a pause: who waits need not fall asleep."""
     there, back = QUEUES[kind](1 << 20), QUEUES[kind](1 << 20)
     child = context.Process(target=echo, args=(there, back, count))
     child.start()
@@ -219,7 +319,13 @@ def round_trip(kind, count):
     return {"p50_us": statistics.median(times), "p99_us": times[int(len(times) * 0.99)]}
 
 
-CASES = {"table": table, "stream": stream, "bandwidth": bandwidth, "round-trip": round_trip}
+CASES = {
+    "table": table,
+    "stream": stream,
+    "bandwidth": bandwidth,
+    "round-trip": round_trip,
+    "ping-pong": ping_pong,
+}
 
 if __name__ == "__main__":
     case, kind, *numbers = sys.argv[1:]
