@@ -290,7 +290,7 @@ class MessageQueue:
         """
         A list of what is there, at least one and at most so many; waits for the first.
 
-        With copy=False a MessageBatch, whose arrays look into the queue until it is released. A message that cannot be loaded is reported by the next call, with its bytes as the exception's `payload`; the others are returned.
+        With copy=False a MessageBatch, whose arrays look into the queue until it is released. A message that cannot be loaded is reported by the next call, with its bytes as the exception's `payload`; the others are returned. A few thousand messages at a time are quickest: of more, the objects outgrow the processor's caches, and Python maps fresh memory for them each time.
         """
     def get_many_nowait(self, max_messages_to_get=1000000000, copy=True):
         """
