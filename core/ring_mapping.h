@@ -1,10 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <cstddef>
 #include <cstdint>
-
-#include "core/mapping_guard.h"
 
 namespace gristmill {
 
@@ -13,9 +10,8 @@ namespace gristmill {
 class RingMapping {
  public:
   RingMapping() = default;
-  // offset and bytes: whole pages, bytes > 0. With `lost`, which must outlive it, both halves are guarded
-  // (core/mapping_guard.h). Throws std::system_error.
-  RingMapping(int fd, std::uint64_t offset, std::size_t bytes, std::atomic<bool>* lost = nullptr);
+  // offset and bytes: whole pages, bytes > 0. Throws std::system_error.
+  RingMapping(int fd, std::uint64_t offset, std::size_t bytes);
   RingMapping(RingMapping&& other) noexcept;
   RingMapping& operator=(RingMapping&& other) noexcept;
   ~RingMapping() { reset(); }
@@ -27,7 +23,6 @@ class RingMapping {
 
   std::byte* data_ = nullptr;
   std::size_t reserved_ = 0;
-  MappingGuard guards_[2];
 };
 
 }  // namespace gristmill

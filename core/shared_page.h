@@ -3,11 +3,8 @@
 // One page of a shared-memory object mapped for writing, beside a mapping of the whole for reading: so a
 // reader can say that it waits, and can still write to nothing else.
 
-#include <atomic>
 #include <cstddef>
 #include <optional>
-
-#include "core/mapping_guard.h"
 
 namespace gristmill {
 
@@ -19,8 +16,7 @@ class SharedPage {
   // The page at `offset` (a multiple of kBytes) of what `fd` has open, though it may be open for reading
   // only: the object's own permissions decide, also when its name is gone. Nullopt where they, or the
   // system, refuse.
-  // It is guarded (core/mapping_guard.h); `lost` must outlive it.
-  static std::optional<SharedPage> map(int fd, std::size_t offset, std::atomic<bool>* lost);
+  static std::optional<SharedPage> map(int fd, std::size_t offset);
 
   SharedPage(SharedPage&& other) noexcept;
   SharedPage& operator=(SharedPage&& other) noexcept;
@@ -29,9 +25,8 @@ class SharedPage {
   std::byte* data() const { return data_; }
 
  private:
-  SharedPage(std::byte* data, std::atomic<bool>* lost) : data_(data), guard_(data, kBytes, lost) {}
+  explicit SharedPage(std::byte* data) : data_(data) {}
   std::byte* data_ = nullptr;
-  MappingGuard guard_;
 };
 
 }  // namespace gristmill

@@ -110,11 +110,11 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
 
   auto& env = config.env;
   option("env.id", env.id,
-         text("[A-Za-z0-9_]+|plugin:[^:]+:[A-Za-z0-9_]+|[a-z]+:[A-Za-z0-9_.:/-]+",
-              "a native environment's name such as cartpole, gymnasium:<id> such as "
-              "gymnasium:LunarLander-v3, envpool:<id>, or plugin:<library>:<name>"),
-         "environment: a native one (cartpole), gymnasium:<id>, envpool:<id>, or plugin:<library>:<name>");
-  option("env.kwargs", env.kwargs, json_object(), "arguments for gymnasium.make, envpool.make or the plugin, as a mapping");
+         text("[A-Za-z0-9_]+|[a-z]+:[A-Za-z0-9_.:/-]+",
+              "a native environment's name such as cartpole, or gymnasium:<id> such as "
+              "gymnasium:LunarLander-v3"),
+         "environment: a native one (cartpole), or gymnasium:<id>");
+  option("env.kwargs", env.kwargs, json_object(), "arguments for gymnasium.make, as a mapping");
 
   auto& workers = config.workers;
   option("workers.count", workers.count, integers(1, 1024), "rollout worker processes");
@@ -193,9 +193,6 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
 
   option("log.interval_s", config.log.interval_s, numbers(0.01, 86400), "seconds between log lines");
   option("log.tensorboard", config.log.tensorboard, any(), "write TensorBoard events");
-  option(
-      "log.workers_level", config.log.workers_level, one_of({"debug", "info", "warning", "error", "off"}),
-      "what of the workers' logging, warnings and output goes to log.txt; off: to the terminal as it comes");
 }
 
 }  // namespace gristmill

@@ -78,13 +78,10 @@ class VectorEnvironment {
   virtual void step(Rows actions, const StepRows& out) = 0;
 };
 
-// Makes `count` copies of the native environment `id` (cartpole, template, …, or plugin:path.so:Name, see
-// rollout/plugin.h), copy i seeded from (seed, first_index + i). kwargs: a JSON object, for plugins. Throws
-// std::invalid_argument naming the known ids.
+// Makes `count` copies of the native environment `id` (cartpole, template…), copy i seeded from
+// (seed, first_index + i). Throws std::invalid_argument naming the known ids.
 std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& id, std::int64_t count,
-                                                            std::uint64_t seed, std::int64_t first_index,
-                                                            const std::string& kwargs = "{}");
-// Whether gristmill-worker makes it. A plugin is not looked for.
+                                                            std::uint64_t seed, std::int64_t first_index);
 bool is_native_environment(const std::string& id);
 std::vector<std::string> native_environment_ids();
 

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cctype>
@@ -42,10 +41,7 @@ std::string default_run_name(const Config& config) {
   localtime_r(&now, &local);
   std::array<char, 32> stamp{};
   std::strftime(stamp.data(), stamp.size(), "%Y%m%d-%H%M%S", &local);
-  // Of a plugin the name is enough: its path may be longer than a file's name.
-  const std::string& id = config.env.id;
-  const std::string shown = id.starts_with("plugin:") ? "plugin-" + id.substr(id.rfind(':') + 1) : id;
-  return plain(shown) + "-s" + std::to_string(config.seed) + "-" + stamp.data();
+  return plain(config.env.id) + "-s" + std::to_string(config.seed) + "-" + stamp.data();
 }
 
 void make_private_directory(const fs::path& path) {
@@ -125,10 +121,7 @@ void Launch::start(const LaunchOptions& options) {
                                                  2);
   }
   board_->set_config(dump_config(for_workers));
-  log_ = std::make_unique<RunLog>(board_->name(), run_dir_, config_.log.workers_level);
-  WorkerPool::Command command = options.worker_command;
-  command.insert(command.end(), {"--log-level", config_.log.workers_level});
-  pool_ = std::make_unique<WorkerPool>(config_, std::move(command), *board_);
+  pool_ = std::make_unique<WorkerPool>(config_, options.worker_command, *board_);
 }
 
 Launch::~Launch() = default;
@@ -136,11 +129,9 @@ Launch::~Launch() = default;
 void Launch::abandon() noexcept {
   if (resumed_) return;
   std::error_code ignored;
-  const std::array<fs::path, 2> ours{fs::path(run_dir_) / "config.yaml", fs::path(run_dir_) / "log.txt"};
-  for (const fs::directory_entry& file : fs::directory_iterator(run_dir_, ignored)) {
-    if (std::find(ours.begin(), ours.end(), file.path()) == ours.end()) return;
-  }
-  for (const fs::path& file : ours) fs::remove(file, ignored);
+  const auto files = std::distance(fs::directory_iterator(run_dir_, ignored), fs::directory_iterator());
+  if (files > 1) return;
+  fs::remove(fs::path(run_dir_) / "config.yaml", ignored);
   fs::remove(run_dir_, ignored);
 }
 

@@ -34,10 +34,6 @@ Run = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, the last line of stdout.")
 ]
-Trust = Annotated[
-    bool,
-    typer.Option("--trust", help="Run the code that the run's env.id names, though it may be another's."),
-]
 
 
 def _version(wanted: bool) -> None:
@@ -80,11 +76,11 @@ def train(
 
 
 @app.command(epilog="Example: gristmill resume runs/cartpole-s0-20260101-120000")
-def resume(run: Run, overrides: Overrides = None, trust: Trust = False, as_json: Json = False) -> None:
+def resume(run: Run, overrides: Overrides = None, as_json: Json = False) -> None:
     """Go on with a run from its newest checkpoint, as if it had not stopped."""
     from gristmill import commands
 
-    raise typer.Exit(commands.resume(run, list(overrides or []), as_json, trust))
+    raise typer.Exit(commands.resume(run, list(overrides or []), as_json))
 
 
 @app.command("eval", epilog="Example: gristmill eval runs/lander --episodes 20 --video lander.gif")
@@ -100,7 +96,6 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Record one environment: .gif, .webp or .png (animated)."),
     ] = None,
-    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Play episodes with a run's newest policy and print their returns."""
@@ -108,7 +103,7 @@ def evaluate(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gristmill import commands_eval
 
-    raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json, trust))
+    raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json))
 
 
 @app.command("config", epilog="Example: gristmill config configs/cartpole.yaml workers.count=4")
@@ -152,25 +147,6 @@ def options(
             print(styled(f"    {option.help} ({option.expected})", "2", sys.stdout))
 
 
-@app.command(epilog="Example: gristmill plot runs/sweep --out curves.html")
-def plot(
-    runs: Annotated[
-        list[str],
-        typer.Argument(metavar="RUN…", help="Runs' folders, their names under runs/, or folders of runs."),
-    ],
-    out: Annotated[
-        str, typer.Option(metavar="FILE", help="A .png or .html file; without an ending, both.")
-    ] = "learning_curves",
-    metric: Annotated[str, typer.Option(help="The figure to draw.")] = "rollout/ep_rew_mean",
-    x: Annotated[str, typer.Option(help="frames or seconds.")] = "frames",
-) -> None:
-    """Draw learning curves: for runs that differ in their seeds alone, their mean and spread."""
-    from gristmill.curves import plot as draw
-
-    for path in draw(runs, out, metric, x):
-        print(path)
-
-
 @app.command(epilog="Example: gristmill clean")
 def clean() -> None:
     """Remove shared memory that killed runs left behind; every start of a run does it, too."""
@@ -207,20 +183,6 @@ def bench(context: typer.Context) -> None:
     benches.command("box")(bench_box)
     benches.command("timers")(bench_timers)
     benches(context.args or ["--help"], prog_name="gristmill bench")
-
-
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-    epilog="Example: gristmill soak --minutes 10 --json soak.json",
-)
-def soak(context: typer.Context) -> None:
-    """Kill and stop processes at every step of every operation, and count what is lost."""
-    from gristmill.soak.command import soak as command
-
-    alone = typer.Typer(add_completion=False)
-    alone.command(epilog="Example: gristmill soak --minutes 10 --peers --json soak.json")(command)
-    alone(context.args, prog_name="gristmill soak")
 
 
 def _lines(resolved) -> list[str]:

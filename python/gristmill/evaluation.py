@@ -12,9 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core
-from gristmill.environments import ENVPOOL, make_vector
 from gristmill.policy import Policy, load_policy
-from gristmill.trust import require
 
 # Environments in C++ draw nothing; these are the same ones, step by step, and do.
 _DRAWN_AS = {"cartpole": "CartPole-v1"}
@@ -51,18 +49,15 @@ def evaluate(
     greedy: bool = True,
     render_mode: str | None = None,
     on_frame: Callable[[Any], None] | None = None,
-    trust: bool = False,
 ) -> Evaluation:
     """Plays `episodes` whole episodes with the policy that load_policy(run_dir) gives.
 
-    render_mode "human" shows one environment in a window; "rgb_array" gives its pictures to on_frame. trust:
-    as in resume(). Raises ConfigError when there is no such run, its env.id names code that is not trusted,
-    or its environment cannot be drawn.
+    render_mode "human" shows one environment in a window; "rgb_array" gives its pictures to on_frame. Raises
+    ConfigError when there is no such run, or its environment cannot be drawn.
     """
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; expected at least 1")
     policy = load_policy(run_dir, seed=seed)
-    require(policy.config.env.id, run_dir, trust)
     # One at a time when somebody watches.
     count = 1 if render_mode else min(episodes, _MOST_AT_ONCE)
     environments, render = _make(policy, count, seed, render_mode)
@@ -109,14 +104,10 @@ def _make(
 ) -> tuple[_core.VectorEnvironment, Callable[[Callable[[Any], None] | None], None]]:
     env_id: str = policy.config.env.id
     if render_mode is None and _core.is_native_environment(env_id):
-        arguments = json.dumps(dict(policy.config.env.kwargs))
-        return _core.VectorEnvironment(env_id, count, seed, 0, arguments), lambda _: None
-    if render_mode is None and env_id.startswith(ENVPOOL):
-        pool = make_vector(env_id, policy.config.env.kwargs, count, seed)
-        return _core.VectorEnvironment.wrap(pool), lambda _: None
+        return _core.VectorEnvironment(env_id, count, seed), lambda _: None
     if not env_id.startswith(_PREFIX):
         if env_id not in _DRAWN_AS:
-            raise _core.ConfigError(f"env.id = {env_id}: this environment cannot be drawn")
+            raise _core.ConfigError(f"env.id = {env_id}: this environment in C++ cannot be drawn")
         env_id = _PREFIX + _DRAWN_AS[env_id]
 
     from gristmill.gymnasium_env import GymnasiumVector

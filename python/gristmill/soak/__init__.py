@@ -1,1 +1,0 @@
-"""`gristmill soak`: processes killed and stopped at every step, and the count of what was lost."""
