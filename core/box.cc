@@ -83,7 +83,7 @@ Box::Impl::Impl(Segment the_segment, BoxLayout the_layout, Access access)
   slots = payload + layout.slots_at;
   std::byte* waiting = payload + layout.published_at;
   if (read_only) {
-    page = SharedPage::map(segment.fd(), Segment::kHeaderBytes + layout.published_at);
+    page = SharedPage::map(segment.fd(), Segment::kHeaderBytes + layout.published_at, segment.lost_flag());
     waiting = page ? page->data() : nullptr;
   }
   if (waiting != nullptr) published = std::launder(reinterpret_cast<EventCount*>(waiting));
@@ -151,6 +151,7 @@ int Box::Impl::choose_slot(int newest) {
 
 int Box::Impl::fill_slot(std::span<const std::byte* const> given) {
   const int newest = slot_of(control->newest.load(std::memory_order_seq_cst));
+  if (newest >= kSlots) return -1;  // damaged since the caller looked
   const int slot = choose_slot(newest);
   if (slot < 0) return -1;
   GRISTMILL_FAULT_POINT("box.publish.chosen");
@@ -203,7 +204,8 @@ Box::Box(std::unique_ptr<Impl> impl)
     : impl_(std::move(impl)),
       newest_(&impl_->control->newest),
       blocks_(impl_->blocks),
-      block_stride_(impl_->layout.block_stride) {
+      block_stride_(impl_->layout.block_stride),
+      lost_(impl_->segment.lost_flag()) {
   for (std::size_t i = 0; i < impl_->layout.scalars.size(); ++i) {
     places_.push_back({impl_->layout.scalar_words[i], impl_->layout.scalars[i].type});
   }
@@ -279,6 +281,8 @@ Box::PublishResult Box::update(std::span<const Words> scalars, std::span<const s
     version = box.store_version(scalars, slot);
   }
   GRISTMILL_FAULT_POINT("box.publish.unlocked");
+  if (box.segment.lost()) [[unlikely]]
+    return {PublishOutcome::kBroken, 0};
   box.wake();
   return {PublishOutcome::kOk, version};
 }
@@ -302,6 +306,8 @@ Box::PublishResult Box::update_scalars(std::span<const Words> scalars, Deadline 
     version = box.store_version(scalars, -1);
   }
   GRISTMILL_FAULT_POINT("box.publish.unlocked");
+  if (box.segment.lost()) [[unlikely]]
+    return {PublishOutcome::kBroken, 0};
   box.wake();
   return {PublishOutcome::kOk, version};
 }
@@ -354,6 +360,8 @@ Box::PublishResult Box::Write::commit(std::span<const Words> scalars,
   }
   if (result.outcome == PublishOutcome::kOk) result.version = box.store_version(scalars, slot);
   release();
+  if (box.segment.lost()) [[unlikely]]
+    return {PublishOutcome::kBroken, 0};
   if (result.outcome == PublishOutcome::kOk) box.wake();
   return result;
 }

@@ -18,6 +18,9 @@
 // A writer killed at any instruction leaves the newest word as it was, or the whole new version: a
 // block or slot half filled is nobody's. Both locks name their holder, and pass on when it is proved
 // dead. A pin whose owner is proved dead no longer counts. box.cc argues why no data race is left.
+//
+// A box whose shared memory another process has cut short is kBroken to writers, and every read throws
+// std::runtime_error; a pin that is out shows zeros from then on.
 
 #include <atomic>
 #include <bit>
@@ -158,8 +161,11 @@ class Box {
       const std::uint64_t value =
           blocks_[version % kBoxBlocks * block_stride_ + word].load(std::memory_order_acquire);
       const std::uint64_t now = newest_->load(std::memory_order_relaxed) >> kBoxSlotBits;
-      if (now - version <= kBoxBlocks - 2) [[likely]]
+      if (now - version <= kBoxBlocks - 2) [[likely]] {
+        if (lost_->load(std::memory_order_relaxed)) [[unlikely]]
+          refuse_lost();
         return value;
+      }
     }
   }
   // One scalar; throws std::invalid_argument naming both types when it is of another.
@@ -210,6 +216,7 @@ class Box {
     refuse_type(scalar, type);
   }
   [[noreturn]] void refuse_type(std::size_t scalar, ScalarType type) const;
+  [[noreturn]] void refuse_lost() const;
   PublishResult update_scalars(std::span<const Words> scalars, Deadline deadline);
   std::optional<std::uint64_t> sleep_until_after(std::uint64_t seen, Deadline deadline);
   std::optional<std::uint64_t> glance_until_after(std::uint64_t seen, Deadline deadline);
@@ -220,6 +227,7 @@ class Box {
   const std::atomic<std::uint64_t>* newest_ = nullptr;
   const std::atomic<std::uint64_t>* blocks_ = nullptr;
   std::size_t block_stride_ = 0;
+  const std::atomic<bool>* lost_ = nullptr;
 };
 
 }  // namespace gristmill

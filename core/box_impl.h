@@ -37,6 +37,14 @@ struct Box::Impl {
     }
   }
 
+  // Throws std::runtime_error when the segment has been cut short: what was just read may be zeros.
+  void check_whole() const {
+    if (segment.lost()) [[unlikely]] {
+      throw std::runtime_error("box '" + segment.name() +
+                               "' is damaged: another process has cut its shared memory short");
+    }
+  }
+
   // Copies words of one version; `newest` becomes the word it is of. False: the writer was quicker.
   bool copy_words(std::uint64_t newest, std::size_t first, std::span<std::uint64_t> out) const {
     const std::uint64_t version = version_of(newest);

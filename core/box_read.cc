@@ -19,8 +19,10 @@ std::uint64_t Box::read_words(std::size_t first, std::span<std::uint64_t> out) c
   while (true) {
     const std::uint64_t newest = box.control->newest.load(std::memory_order_acquire);
     GRISTMILL_FAULT_POINT("box.read.loaded");
-    if (box.copy_words(newest, first, out)) [[likely]]
+    if (box.copy_words(newest, first, out)) [[likely]] {
+      box.check_whole();
       return version_of(newest);
+    }
   }
 }
 
@@ -59,6 +61,7 @@ Box::Pin Box::pin(std::span<std::uint64_t> words) {
     }
     word = box.control->newest.load(std::memory_order_seq_cst);  // R2
   }
+  box.check_whole();
   Pin pin;
   pin.box_ = this;
   pin.owner_ = ProcessIdentity::self().pack();
@@ -87,6 +90,7 @@ std::uint64_t Box::read_into(std::span<std::byte* const> out, std::span<std::uin
   if (!box.read_only) {
     const Pin held = pin(words);
     copy(held.slot_);
+    box.check_whole();
     return held.version();
   }
   std::uint64_t newest = box.control->newest.load(std::memory_order_acquire);
@@ -97,6 +101,7 @@ std::uint64_t Box::read_into(std::span<std::byte* const> out, std::span<std::uin
     newest = box.control->newest.load(std::memory_order_acquire);
     if (slot_of(newest) != slot || !box.copy_words(newest, 0, words)) continue;
     copy(slot);
+    box.check_whole();
     if (box.control->filled[slot].load(std::memory_order_relaxed) == filled) return version_of(newest);
     newest = box.control->newest.load(std::memory_order_acquire);
   }

@@ -7,6 +7,11 @@
 #include "core/box_impl.h"
 
 namespace gristmill {
+void Box::refuse_lost() const {
+  impl_->check_whole();
+  throw std::logic_error("unreachable: the box is whole");
+}
+
 void Box::refuse_type(std::size_t scalar, ScalarType type) const {
   const ScalarSpec& spec = scalars().at(scalar);
   throw std::invalid_argument("box '" + name() + "': field '" + spec.name + "' is a " +

@@ -47,6 +47,7 @@ std::optional<std::uint64_t> Box::sleep_until_after(std::uint64_t seen, Deadline
   std::uint64_t slept_at = version();
   while (true) {
     const std::uint64_t now = version();
+    impl_->check_whole();
     // A writer wakes one watcher, and each that was woken by a new version wakes two: so all awake
     // soon, and the writer pays for one.
     if (woken == EventCount::Woken::kNotified && now > slept_at && published.may_sleep()) published.notify(2);
@@ -64,6 +65,7 @@ std::optional<std::uint64_t> Box::sleep_until_after(std::uint64_t seen, Deadline
 std::optional<std::uint64_t> Box::glance_until_after(std::uint64_t seen, Deadline deadline) {
   std::chrono::microseconds pause = kFirstGlance;
   while (version() <= seen) {
+    impl_->check_whole();
     if (deadline.passed()) return std::nullopt;
     std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(pause, deadline.left()));
     pause = std::min<std::chrono::microseconds>(2 * pause, kGlance);

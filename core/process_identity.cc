@@ -90,10 +90,14 @@ std::atomic<std::uint64_t>* cache() {
 constinit const std::atomic<std::uint64_t> kUnknown{0};
 
 ProcessIdentity read_self() {
+  errno = 0;
   const ProcStat stat = read_stat("/proc/self/stat");
   if (stat.read != ProcStat::Read::kOk) {
-    throw std::runtime_error("cannot read /proc/self/stat: expected /proc to be mounted (processes are " +
-                             std::string("told apart by their start time)"));
+    throw std::runtime_error(std::string("cannot read /proc/self/stat") +
+                             (errno == EMFILE || errno == ENFILE
+                                  ? ": too many open files; raise `ulimit -n`"
+                                  : ": expected /proc to be mounted (processes are told apart by their start "
+                                    "time)"));
   }
   if (stat.pid != ::getpid()) {
     throw std::runtime_error("/proc shows this process as " + std::to_string(stat.pid) + " but its pid is " +

@@ -9,7 +9,7 @@
 
 namespace gristmill {
 
-RingMapping::RingMapping(int fd, std::uint64_t offset, std::size_t bytes) {
+RingMapping::RingMapping(int fd, std::uint64_t offset, std::size_t bytes, std::atomic<bool>* lost) {
   // Addresses first, so that the two halves are sure to be neighbours.
   void* const reserved =
       ::mmap(nullptr, 2 * bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
@@ -28,22 +28,33 @@ RingMapping::RingMapping(int fd, std::uint64_t offset, std::size_t bytes) {
           error, std::generic_category(),
           "cannot map a ring of " + std::to_string(bytes) + " bytes at offset " + std::to_string(offset));
     }
+    if (lost == nullptr) continue;
+    try {
+      guards_[half] = MappingGuard(data_ + half * bytes, bytes, lost);
+    } catch (...) {
+      reset();
+      throw;
+    }
   }
 }
 
 RingMapping::RingMapping(RingMapping&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), reserved_(std::exchange(other.reserved_, 0)) {}
+    : data_(std::exchange(other.data_, nullptr)),
+      reserved_(std::exchange(other.reserved_, 0)),
+      guards_{std::move(other.guards_[0]), std::move(other.guards_[1])} {}
 
 RingMapping& RingMapping::operator=(RingMapping&& other) noexcept {
   if (this != &other) {
     reset();
     data_ = std::exchange(other.data_, nullptr);
     reserved_ = std::exchange(other.reserved_, 0);
+    for (int half = 0; half < 2; ++half) guards_[half] = std::move(other.guards_[half]);
   }
   return *this;
 }
 
 void RingMapping::reset() noexcept {
+  for (MappingGuard& guard : guards_) guard.reset();
   if (data_ != nullptr) ::munmap(data_, reserved_);
   data_ = nullptr;
   reserved_ = 0;

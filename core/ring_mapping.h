@@ -1,7 +1,10 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+
+#include "core/mapping_guard.h"
 
 namespace gristmill {
 
@@ -10,8 +13,9 @@ namespace gristmill {
 class RingMapping {
  public:
   RingMapping() = default;
-  // offset and bytes: whole pages, bytes > 0. Throws std::system_error.
-  RingMapping(int fd, std::uint64_t offset, std::size_t bytes);
+  // offset and bytes: whole pages, bytes > 0. With `lost`, which must outlive it, both halves are guarded
+  // (core/mapping_guard.h). Throws std::system_error.
+  RingMapping(int fd, std::uint64_t offset, std::size_t bytes, std::atomic<bool>* lost = nullptr);
   RingMapping(RingMapping&& other) noexcept;
   RingMapping& operator=(RingMapping&& other) noexcept;
   ~RingMapping() { reset(); }
@@ -23,6 +27,7 @@ class RingMapping {
 
   std::byte* data_ = nullptr;
   std::size_t reserved_ = 0;
+  MappingGuard guards_[2];
 };
 
 }  // namespace gristmill

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "core/fault_point.h"
+#include "core/mapping_guard.h"
 #include "core/segment_name.h"
 
 namespace gristmill {
@@ -94,6 +95,13 @@ struct Opened {
 };
 
 Opened open_existing(const std::string& name, ipc::mode_t mode) {
+  // Looked at first: opening a pipe would wait for its other end.
+  struct stat status {};
+  if (::lstat((std::string("/dev/shm") + name).c_str(), &status) == 0 && !S_ISREG(status.st_mode)) {
+    throw SegmentError(Reason::kNotPermitted,
+                       about(name) + (S_ISLNK(status.st_mode) ? "is a symbolic link" : "is no regular file") +
+                           ": expected shared memory that its owner has created");
+  }
   try {
     return {ipc::shared_memory_object(ipc::open_only, name.c_str(), mode), 0};
   } catch (const ipc::interprocess_exception& error) {
@@ -166,6 +174,8 @@ void check_header(const std::string& name, const SegmentName& parsed, const Segm
 struct Segment::Mapping {
   ipc::shared_memory_object object;
   ipc::mapped_region region;
+  std::atomic<bool> lost{false};
+  MappingGuard guard;  // goes before the region
 
   std::byte* base() const { return static_cast<std::byte*>(region.get_address()); }
   int fd() const { return object.get_mapping_handle().handle; }
@@ -178,6 +188,9 @@ struct Segment::Mapping {
     } catch (const ipc::interprocess_exception& error) {
       throw_system(name, "mmap of " + std::to_string(bytes) + " bytes", last_error(error));
     }
+    // Up to the end of its last page.
+    constexpr std::size_t kPage = Segment::kHeaderBytes;
+    guard = MappingGuard(region.get_address(), (bytes + kPage - 1) / kPage * kPage, &lost);
   }
 };
 
@@ -312,6 +325,8 @@ Segment Segment::attach(const std::string& name, SegmentKind kind, std::uint64_t
     std::this_thread::sleep_for(std::min<Deadline::Clock::duration>(pause, deadline.left()));
   }
 }
+
+std::atomic<bool>* Segment::lost_flag() const { return &mapping_->lost; }
 
 Segment::Segment(Segment&& other) noexcept { *this = std::move(other); }
 

@@ -12,6 +12,7 @@
 
 #include <sys/types.h>
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -54,7 +55,7 @@ class SegmentError : public std::runtime_error {
 };
 
 // Movable, not copyable. Unmaps at destruction; the creating *process* (never a forked child of it)
-// also unlinks the name then.
+// also unlinks the name then. A file that another process cuts short is no SIGBUS: see lost().
 class Segment {
  public:
   static constexpr std::size_t kHeaderBytes = 4096;
@@ -91,6 +92,11 @@ class Segment {
   ProcessIdentity owner() const { return owner_; }
   // Open while the Segment lives, for mapping parts of it again (the double-mapped ring).
   int fd() const { return fd_; }
+  // Whether another process has cut the file short, and this one touched what is gone (it is zeros now, this
+  // process's alone: core/mapping_guard.h). One load.
+  bool lost() const { return lost_flag()->load(std::memory_order_relaxed); }
+  // For guarding other mappings of fd(). Lives as long as the mapping, wherever the Segment is moved.
+  std::atomic<bool>* lost_flag() const;
 
  private:
   struct Mapping;

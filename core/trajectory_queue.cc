@@ -54,7 +54,8 @@ struct TrajectoryQueue::Impl {
       return {ring, {}, segment.payload() + (ring.ring_bytes == 0 ? 0 : ring.offset)};
     }
     try {
-      RingMapping mapping(segment.fd(), Segment::kHeaderBytes + ring.offset, ring.ring_bytes);
+      RingMapping mapping(segment.fd(), Segment::kHeaderBytes + ring.offset, ring.ring_bytes,
+                          segment.lost_flag());
       std::byte* const data = mapping.data();
       return {ring, std::move(mapping), data};
     } catch (const std::system_error& error) {
@@ -146,6 +147,10 @@ TrajectoryQueue::PutResult TrajectoryQueue::put_many(std::span<const std::byte* 
   PutResult result;
   bool counted = false;
   while (result.put < count) {
+    if (impl_->segment.lost()) [[unlikely]] {
+      result.outcome = Outcome::kBroken;
+      return result;
+    }
     int hint = impl_->lease_hint.load(std::memory_order_relaxed);
     const Claim claim = places.claim(static_cast<std::uint64_t>(count - result.put), deadline, &hint);
     impl_->lease_hint.store(hint, std::memory_order_relaxed);
@@ -159,6 +164,7 @@ TrajectoryQueue::PutResult TrajectoryQueue::put_many(std::span<const std::byte* 
           GRISTMILL_FAULT_POINT("put.copied_field");
         }
         places.commit(claim);
+        if (impl_->segment.lost()) continue;
         result.put += static_cast<std::int64_t>(claim.count);
         continue;
       case Claim::Outcome::kClosed:
@@ -205,7 +211,7 @@ TrajectoryQueue::GetResult TrajectoryQueue::get_many(std::int64_t n, Deadline de
   const TrajectoryPlaces& places = impl_->places;
   QueueControl& control = places.control();
   GetResult result;
-  if (!consumer.become()) {
+  if (!consumer.become() || impl_->segment.lost()) {
     result.outcome = Outcome::kBroken;
     return result;
   }
@@ -224,7 +230,9 @@ TrajectoryQueue::GetResult TrajectoryQueue::get_many(std::int64_t n, Deadline de
     if (poll != Poll::kWaiting) break;
     // Also in the last slice: after close(), a dead claimant is all there may be to wait for.
     if (places.recover() == 0 && deadline.passed()) break;
+    if (impl_->segment.lost()) break;
   }
+  if (impl_->segment.lost()) poll = Poll::kBroken;
   switch (poll) {
     case Poll::kWaiting:
       result.outcome = Outcome::kTimedOut;
