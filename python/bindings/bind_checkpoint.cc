@@ -1,14 +1,26 @@
 #include <pybind11/stl.h>
 #include <pybind11/stl/filesystem.h>
 
+#include <exception>
+
 #include "learner/checkpoint.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/errors.h"
 
 namespace gristmill::python {
 
 void bind_checkpoint(py::module_& module) {
   auto& error = py::register_exception<CheckpointError>(module, "CheckpointError", PyExc_RuntimeError);
   error.attr("__doc__") = "A checkpoint that cannot be written or must not be used.";
+  static PyObject* const type = error.ptr();
+  // NOLINTNEXTLINE(performance-unnecessary-value-param): the signature is pybind11's.
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const CheckpointError& damaged) {
+      set_error(type, damaged.what());
+    }
+  });
 
   py::class_<CheckpointState>(module, "CheckpointState", "What a checkpoint holds, verified.")
       .def_readonly("frames", &CheckpointState::frames, "Environment steps learned from.")

@@ -69,7 +69,7 @@ void bind_errors(py::module_& module) {
     try {
       if (thrown) std::rethrow_exception(thrown);
     } catch (const ConfigError& error) {
-      PyErr_SetString(config_error.ptr(), error.what());
+      set_error(config_error.ptr(), error.what());
     } catch (const SegmentError& error) {
       py::object made = segment_error(error.what());
       made.attr("reason") = reason_name(error.reason());

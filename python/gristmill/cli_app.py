@@ -34,6 +34,10 @@ Run = Annotated[
 Json = Annotated[
     bool, typer.Option("--json", help="Print the result as one JSON object, the last line of stdout.")
 ]
+Trust = Annotated[
+    bool,
+    typer.Option("--trust", help="Run the code that the run's env.id names, though it may be another's."),
+]
 
 
 def _version(wanted: bool) -> None:
@@ -76,11 +80,11 @@ def train(
 
 
 @app.command(epilog="Example: gristmill resume runs/cartpole-s0-20260101-120000")
-def resume(run: Run, overrides: Overrides = None, as_json: Json = False) -> None:
+def resume(run: Run, overrides: Overrides = None, trust: Trust = False, as_json: Json = False) -> None:
     """Go on with a run from its newest checkpoint, as if it had not stopped."""
     from gristmill import commands
 
-    raise typer.Exit(commands.resume(run, list(overrides or []), as_json))
+    raise typer.Exit(commands.resume(run, list(overrides or []), as_json, trust))
 
 
 @app.command("eval", epilog="Example: gristmill eval runs/lander --episodes 20 --video lander.gif")
@@ -96,6 +100,7 @@ def evaluate(
         Path | None,
         typer.Option(metavar="FILE", help="Record one environment: .gif, .webp or .png (animated)."),
     ] = None,
+    trust: Trust = False,
     as_json: Json = False,
 ) -> None:
     """Play episodes with a run's newest policy and print their returns."""
@@ -103,7 +108,7 @@ def evaluate(
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     from gristmill import commands_eval
 
-    raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json))
+    raise typer.Exit(commands_eval.evaluate(run, episodes, seed, not sample, render, video, as_json, trust))
 
 
 @app.command("config", epilog="Example: gristmill config configs/cartpole.yaml workers.count=4")

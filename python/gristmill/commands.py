@@ -14,7 +14,6 @@ from gristmill.console import (
     TerminatedError,
     failed,
     interruptible,
-    styled,
 )
 from gristmill.progress import Progress, progress_for
 
@@ -32,9 +31,9 @@ def train(config: str, overrides: list[str], as_json: bool = False) -> int:
     return _show(lambda progress: training.run(_core.load_config(config, overrides), progress), as_json)
 
 
-def resume(run_dir: str, overrides: list[str], as_json: bool = False) -> int:
+def resume(run_dir: str, overrides: list[str], as_json: bool = False, trusted: bool = False) -> int:
     """Goes on with a run. Returns the exit code."""
-    return _show(lambda progress: training.run_again(run_dir, overrides, progress), as_json)
+    return _show(lambda progress: training.run_again(run_dir, overrides, progress, trusted), as_json)
 
 
 def _show(run: Run, as_json: bool) -> int:
@@ -77,13 +76,14 @@ def _tell(result: Result, progress: Progress) -> None:
     if result.end == "failed":
         failed(result.error, FAILED)
     figures = f"{result.frames:,} frames at {result.fps:,.0f} frames/s, mean return {result.mean_return:.1f}"
+    style = "32" if result.solved else ""
     if result.solved:
-        line = styled(f"solved after {result.solved_at_s:.2f} s: {figures}", "32", progress.stream)
+        line = f"solved after {result.solved_at_s:.2f} s: {figures}"
     elif result.end == "interrupted":
         line = f"interrupted: {figures}"
     else:
         line = f"{result.end if result.end == 'failed' else 'ended'} after {result.wall_s:.1f} s: {figures}"
-    progress.say(line)
+    progress.say(line, style)
     if result.checkpoint:
         progress.say(f"checkpoint: {result.checkpoint}")
     if result.end in ("interrupted", "failed") and result.checkpoint:

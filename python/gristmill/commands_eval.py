@@ -16,17 +16,24 @@ _MOST_FRAMES = 3000
 
 
 def evaluate(
-    run: str, episodes: int, seed: int, greedy: bool, render: bool, video: Path | None, as_json: bool
+    run: str,
+    episodes: int,
+    seed: int,
+    greedy: bool,
+    render: bool,
+    video: Path | None,
+    as_json: bool,
+    trust: bool = False,
 ) -> int:
     """Returns the exit code."""
     if render and video is not None:
         raise ConfigError("--render and --video exclude each other; expected one of them")
     film = Film(video) if video is not None else None
     if film is not None:
-        result = play(run, episodes, seed, greedy, "rgb_array", film.add)
+        result = play(run, episodes, seed, greedy, "rgb_array", film.add, trust)
         film.write()
     else:
-        result = play(run, episodes, seed, greedy, "human" if render else None)
+        result = play(run, episodes, seed, greedy, "human" if render else None, trust=trust)
     print(json.dumps(_figures(result)) if as_json else _sentence(result))
     if film is not None and not as_json:
         print(film.path)

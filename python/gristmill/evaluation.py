@@ -13,6 +13,7 @@ import numpy as np
 
 from gristmill import _core
 from gristmill.policy import Policy, load_policy
+from gristmill.trust import require
 
 # Environments in C++ draw nothing; these are the same ones, step by step, and do.
 _DRAWN_AS = {"cartpole": "CartPole-v1"}
@@ -49,15 +50,18 @@ def evaluate(
     greedy: bool = True,
     render_mode: str | None = None,
     on_frame: Callable[[Any], None] | None = None,
+    trust: bool = False,
 ) -> Evaluation:
     """Plays `episodes` whole episodes with the policy that load_policy(run_dir) gives.
 
-    render_mode "human" shows one environment in a window; "rgb_array" gives its pictures to on_frame. Raises
-    ConfigError when there is no such run, or its environment cannot be drawn.
+    render_mode "human" shows one environment in a window; "rgb_array" gives its pictures to on_frame. trust:
+    as in resume(). Raises ConfigError when there is no such run, its env.id names code that is not trusted,
+    or its environment cannot be drawn.
     """
     if episodes < 1:
         raise ValueError(f"episodes is {episodes}; expected at least 1")
     policy = load_policy(run_dir, seed=seed)
+    require(policy.config.env.id, run_dir, trust)
     # One at a time when somebody watches.
     count = 1 if render_mode else min(episodes, _MOST_AT_ONCE)
     environments, render = _make(policy, count, seed, render_mode)

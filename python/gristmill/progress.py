@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from gristmill.console import interruptible
+from gristmill.console import interruptible, printable, styled
 from gristmill.training import Reporter
 
 TYPE_CHECKING = False
@@ -43,10 +43,11 @@ class Progress(Reporter):
     def closing(self) -> None:
         interruptible.hold()
 
-    def say(self, text: str) -> None:
-        """One line. A reader that is gone does not end the run."""
+    def say(self, text: str, style: str = "") -> None:
+        """One line, of anybody's text, in an ANSI style. A reader that is gone does not end the run."""
+        text = printable(text)
         try:
-            print(text, file=self.stream, flush=True)
+            print(styled(text, style, self.stream) if style else text, file=self.stream, flush=True)
         except OSError:
             pass
 
@@ -104,11 +105,11 @@ class LiveProgress(Progress):
             self._live.stop()
             self._live = None
 
-    def say(self, text: str) -> None:
+    def say(self, text: str, style: str = "") -> None:
         if self._live is None:
-            super().say(text)
+            super().say(text, style)
         else:
-            self._live.console.print(text, markup=False, highlight=False)
+            self._live.console.print(printable(text), markup=False, highlight=False, emoji=False)
 
     def _show(self, renderable: Any) -> None:
         if self._live is None:

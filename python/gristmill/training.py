@@ -67,33 +67,47 @@ def resume(
     run_dir: str | os.PathLike[str],
     overrides: Overrides = None,
     on_metrics: Callable[[Metrics], None] | None = None,
+    trust: bool = False,
 ) -> Result:
     """Goes on with a run, as if it had not stopped.
 
     run_dir: the run's folder, for its newest checkpoint, or a checkpoint's. overrides hold for this launch.
-    Raises CheckpointError for a damaged checkpoint; otherwise as train().
+    trust: run the code that its env.id names (a library, a Python module) although this user has not trained
+    with it on this machine; without, that is a ConfigError. Raises CheckpointError for a damaged checkpoint;
+    otherwise as train().
     """
     from gristmill.config import override_texts
 
-    return finish(*run_again(run_dir, override_texts(overrides), _LoggingReporter(on_metrics)))
+    return finish(*run_again(run_dir, override_texts(overrides), _LoggingReporter(on_metrics), trust))
 
 
 def run(config: _core.ResolvedConfig, reporter: Reporter) -> tuple[Result, BaseException | None]:
     """A new run. Returns what it came to, and what a hook or a signal handler raised, which ended it."""
     values = config.values
+    if ":" in values["env.id"]:
+        from gristmill import trust
+
+        trust.remember(values["env.id"])
     # The workers start first: they load libtorch on one core while this process loads it on another.
     with _core.Launch(config, worker_command(values["env.id"])) as launch:
         return _train(launch, values, reporter, "")
 
 
 def run_again(
-    run_dir: str | os.PathLike[str], overrides: list[str], reporter: Reporter
+    run_dir: str | os.PathLike[str], overrides: list[str], reporter: Reporter, trusted: bool = False
 ) -> tuple[Result, BaseException | None]:
     """As run(), from a checkpoint of an earlier run."""
     from gristmill import _train as train_module
+    from gristmill import trust
 
     folder, checkpoint = existing_run(run_dir)
     config = _core.load_config(str(folder / "config.yaml"), overrides)
+    # An environment of the command line's is the user's own wish.
+    trust.require(
+        config.values["env.id"],
+        folder / "config.yaml",
+        trusted or config.sources["env.id"] == "override",
+    )
     checkpoint = checkpoint or train_module.latest_checkpoint(folder)
     if checkpoint is None:
         raise _core.ConfigError(
