@@ -25,7 +25,8 @@ class ExcusedClock {
     if (excused) {
       since_.store(now);
     } else {
-      total_.store(total_.load() + (now - since_.load()));
+      const std::uint64_t since = since_.load();
+      total_.store(total_.load() + (now > since ? now - since : 0));
       since_.store(0);
     }
     sequence_.fetch_add(1);

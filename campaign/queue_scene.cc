@@ -218,6 +218,19 @@ void QueueScene::ended(std::size_t slot, const Slot& record, bool) {
   }
 }
 
+std::string QueueScene::described() const {
+  const MessageQueueStatistics statistics = queue_->statistics();
+  std::string text = std::to_string(queue_->size()) + " messages, " + std::to_string(queue_->bytes_used()) +
+                     " of " + std::to_string(queue_->capacity_bytes()) + " bytes in use, " +
+                     std::to_string(statistics.skipped) + " skipped, " +
+                     std::to_string(statistics.owner_deaths) + " died holding a lock";
+  for (const MessageHolder& holder : queue_->holders()) {
+    text += "; " + std::to_string(holder.pid) + " holds " + std::to_string(holder.reserved) + " reserved, " +
+            std::to_string(holder.taken) + " taken";
+  }
+  return text;
+}
+
 std::int64_t QueueScene::room() {
   if (queue_->options().overflow != Overflow::kBlock) return 0;
   std::vector<std::byte> message(48);

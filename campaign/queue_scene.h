@@ -21,6 +21,7 @@ class QueueScene : public Scene {
   void began(std::size_t slot, std::size_t role, std::uint64_t life) override;
   void logged(std::size_t slot, std::span<const std::uint64_t> words) override;
   void ended(std::size_t slot, const Slot& record, bool killed) override;
+  std::string described() const override;
   void finish(Tormentor& tormentor, Result& result) override;
 
  private:

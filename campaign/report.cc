@@ -93,11 +93,16 @@ std::string part_of(Part part, const Result& result) {
 }  // namespace
 
 std::string round_line(const Plan& plan, const Result& result, double seconds) {
+  Object cast;
+  for (std::size_t r = 0; r < kMaxRoles && result.roles[r][0] != '\0'; ++r) {
+    cast.add(result.roles[r], result.processes[r]);
+  }
   return Object()
       .add("event", quoted("round"))
       .add("round", plan.number)
       .add("part", quoted(kPartNames[static_cast<std::size_t>(plan.part)]))
       .add("seconds", number(seconds))
+      .add("cast", cast.text())
       .add("kills", result.kills())
       .add("stops", result.stops())
       .add("acknowledged", result.measures[static_cast<std::size_t>(Measure::kAcknowledged)])

@@ -19,6 +19,7 @@ void Result::find(Finding what, std::uint64_t count, const std::string& text) {
 void Result::add(const Result& round) {
   for (std::size_t r = 0; r < kMaxRoles; ++r) {
     if (roles[r][0] == '\0') std::memcpy(roles[r], round.roles[r], sizeof roles[r]);
+    processes[r] = round.processes[r];
     for (std::size_t h = 0; h < kHows; ++h) faults[r][h] += round.faults[r][h];
   }
   for (std::size_t p = 0; p < kMaxPoints; ++p) {

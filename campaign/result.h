@@ -54,7 +54,8 @@ struct Result {
   static constexpr std::size_t kTexts = 8;
   static constexpr std::size_t kText = 300;
 
-  char roles[kMaxRoles][16] = {};  // their names; empty: there is none
+  char roles[kMaxRoles][16] = {};           // their names; empty: there is none
+  std::uint64_t processes[kMaxRoles] = {};  // at a time, of the last round
   std::uint64_t faults[kMaxRoles][kHows] = {};
   std::uint64_t point_kills[kMaxPoints] = {};
   std::uint64_t point_stops[kMaxPoints] = {};

@@ -48,6 +48,7 @@ void play_here(const Plan& plan, Result& result) {
   const std::unique_ptr<Scene> scene = scene_of(plan, result);
   std::size_t role = 0;
   for (const Role& one : scene->cast()) {
+    result.processes[role] = one.count;
     std::memcpy(result.roles[role++], one.name.data(), std::min(one.name.size(), sizeof result.roles[0] - 1));
   }
   Tormentor tormentor(plan, *scene, result);

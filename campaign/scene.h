@@ -40,6 +40,8 @@ class Scene {
   virtual void logged(std::size_t slot, std::span<const std::uint64_t> words) = 0;
   // It has ended; all that it logged has been told.
   virtual void ended(std::size_t slot, const Slot& record, bool killed) = 0;
+  // How the part looks, for whoever reads of a process that hangs in it.
+  virtual std::string described() const { return ""; }
   // After the torment: brings the round to an end, and checks what must hold then.
   virtual void finish(Tormentor& tormentor, Result& result) = 0;
 };

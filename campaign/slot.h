@@ -29,7 +29,8 @@ struct alignas(64) Slot {
   std::atomic<std::uint64_t> released{0};
   std::atomic<std::uint64_t> log_end{0};  // words ever logged; release, pairs with the tormentor's acquire
   std::array<std::atomic<std::uint64_t>, kLogWords> log{};
-  std::atomic<int> failed{0};  // a Finding + 1; release: the text is there
+  std::atomic<std::uint64_t> at_point_since{0};  // when it came to its armed fault point
+  std::atomic<int> failed{0};                    // a Finding + 1; release: the text is there
   char failure[kFailureText] = {};
   // Of every life in this slot: what operations took; the same without the time in which this process was
   // runnable and had no core; and how long after its deadline a call returned, without that time either.
@@ -44,7 +45,8 @@ struct alignas(64) Slot {
 
   // By the tormentor, between two lives.
   void reset() {
-    for (auto* word : {&op_since, &about_to, &acknowledged, &taking, &released, &log_end, &drained})
+    for (auto* word :
+         {&op_since, &about_to, &acknowledged, &taking, &released, &at_point_since, &log_end, &drained})
       word->store(0);
     failed.store(0);
   }

@@ -23,6 +23,9 @@ constexpr std::uint64_t kMs = 1'000'000;
 constexpr std::uint64_t kHungAfter = 3000 * kMs;
 constexpr std::uint64_t kLongestTend = 5 * kMs;
 
+// In a player: its slot.
+Slot* playing_in = nullptr;
+
 std::size_t total(const std::vector<Role>& cast) {
   std::size_t sum = 0;
   for (const Role& role : cast) sum += role.count;
@@ -113,6 +116,8 @@ void Tormentor::play(std::size_t slot, std::size_t armed, bool stops, int pass) 
   int code = 1;
   try {
     if (armed != kNone) {
+      playing_in = &slots_[slot];
+      fault::call_before_raise([] { playing_in->at_point_since.store(nanoseconds_now()); });
       fault::arm(all_points()[armed].name, stops ? fault::Action::kStop : fault::Action::kKill, pass);
     }
     code = scene_.play(processes_[slot].role, player);
@@ -164,13 +169,13 @@ void Tormentor::stop(std::size_t slot) {
 }
 
 void Tormentor::go_on(std::size_t slot) {
+  slots_[slot].at_point_since.store(0);
   ::kill(processes_[slot].pid, SIGCONT);
   processes_[slot].continue_at = 0;
   excuse();
 }
 
-void Tormentor::excuse() {
-  const std::uint64_t now = nanoseconds_now();
+void Tormentor::excuse(std::uint64_t now) {
   bool stopped = false;
   bool puts = false;
   bool takes = false;
@@ -228,10 +233,17 @@ void Tormentor::reap() {
     }
     if (process->continue_at != 0 || process->killed) continue;  // by us
     process->continue_at = nanoseconds_now() + random_.between(200, 8000) * 1000;
-    excuse();
+    excuse(happened_at(slot));
     count(slot, How::kStoppedAtPoint);
     if (process->armed != kNone) ++result_.point_stops[process->armed];
   }
+}
+
+// When a process was stopped or killed by its fault point, which may be a while before this process had a
+// core to notice it.
+std::uint64_t Tormentor::happened_at(std::size_t slot) const {
+  const std::uint64_t noted = slots_[slot].at_point_since.load(std::memory_order_acquire);
+  return noted != 0 ? noted : nanoseconds_now();
 }
 
 void Tormentor::ended(std::size_t slot, int status) {
@@ -240,7 +252,7 @@ void Tormentor::ended(std::size_t slot, int status) {
   process.pid = 0;
   process.continue_at = 0;
   const std::uint64_t now = nanoseconds_now();
-  excuse();
+  excuse(happened_at(slot));
   read_log(slot);
   const bool by_itself = !process.killed;
   const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL;
@@ -331,7 +343,7 @@ void Tormentor::look_for_hangs() {
     result_.find(Finding::kHung, 1,
                  std::string(cast_[processes_[slot].role].name) + " in " + name + " for " +
                      std::to_string((now - since - excused) / kMs) + " ms, state " +
-                     state_of(processes_[slot].pid));
+                     state_of(processes_[slot].pid) + "; " + scene_.described());
     hopeless_ = true;
   }
 }

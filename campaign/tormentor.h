@@ -69,8 +69,10 @@ class Tormentor {
   void tend(std::uint64_t until);  // reaps, continues, starts, reads logs; until then at least once
   void reap();
   void ended(std::size_t slot, int status);
+  std::uint64_t happened_at(std::size_t slot) const;
   void read_log(std::size_t slot);
-  void excuse();  // sets the clocks anew
+  // Sets the clocks anew, as of `now`: the moment at which something changed.
+  void excuse(std::uint64_t now = nanoseconds_now());
   void look_for_hangs();
   bool may_be_killed(std::size_t slot) const;
   std::vector<std::size_t> living() const;

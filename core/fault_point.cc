@@ -15,6 +15,7 @@ std::atomic<bool> watching{false};
 namespace {
 
 std::atomic<bool> nobody_dies{false};
+std::atomic<void (*)()> before_raise{nullptr};
 
 struct State {
   std::mutex mutex;
@@ -73,6 +74,7 @@ std::vector<std::string> stop_recording() {
   return std::move(state().recorded);
 }
 
+void call_before_raise(void (*hook)()) { before_raise.store(hook); }
 void disable_recovery() { nobody_dies.store(true, std::memory_order_relaxed); }
 bool recovery_disabled() { return nobody_dies.load(std::memory_order_relaxed); }
 
@@ -88,6 +90,7 @@ void passed(std::string_view point) {
     watching.store(state().recording, std::memory_order_relaxed);
   }
   // Outside the mutex: a stopped process that is continued goes on as if nothing had happened.
+  if (void (*const hook)() = before_raise.load()) hook();
   // To the own thread, so that it goes no step further.
   ::raise(state().action == Action::kStop ? SIGSTOP : SIGKILL);
 }

@@ -26,6 +26,10 @@ void disarm();
 void start_recording();
 std::vector<std::string> stop_recording();
 
+// Called right before a process is killed or stopped at its armed point, so that it can note when. Inherited
+// by forked children; null for none.
+void call_before_raise(void (*hook)());
+
 // From here on nobody is proved dead, in this process and those that it forks: what the dead left is never
 // repaired. So a test of a test sees whether it would notice.
 void disable_recovery();
