@@ -1,4 +1,5 @@
-// The calls of gristmill.Box that need not be quick: opening, arrays, pins, waiting.
+// The calls of gristmill.Box that need not be quick: opening, writing what takes some conversion, reading
+// into tensors.
 
 #include <pybind11/stl.h>
 
@@ -12,13 +13,6 @@
 
 namespace gristmill::python {
 namespace {
-
-// A version of the arrays in place, and the state it looks into; members end in reverse order.
-struct BoxPin {
-  std::shared_ptr<BoxState> state;
-  std::vector<std::uint64_t> words;
-  Box::Pin pin;
-};
 
 struct BoxWrite {
   std::shared_ptr<BoxState> state;
@@ -45,7 +39,7 @@ void open_state(const py::object& self, std::unique_ptr<Box> box, const py::obje
   py::list names;
   const auto add = [&](BoxField field, const std::string& name) {
     field.name = PyUnicode_InternFromString(name.c_str());
-    state->fields.push_back(field);
+    state->fields.push_back(std::move(field));
     names.append(py::str(name));
   };
   for (std::size_t i = 0; i < state->box->scalars().size(); ++i) {
@@ -58,8 +52,15 @@ void open_state(const py::object& self, std::unique_ptr<Box> box, const py::obje
         spec.name);
   }
   for (std::size_t i = 0; i < state->box->spec().size(); ++i) {
-    add({.array = static_cast<int>(i)}, state->box->spec()[i].name);
+    const FieldSpec& spec = state->box->spec()[i];
+    add({.array = static_cast<int>(i),
+         .dtype = numpy_dtype(spec.dtype).release().ptr(),
+         .shape = {spec.shape.begin(), spec.shape.end()},
+         .bytes = spec.bytes()},
+        spec.name);
   }
+  state->words = state->box->words();
+  state->array_count = state->box->spec().size();
   state->index();
   state->snapshot_type = make_snapshot_type(names).release().ptr();
   set_state(self, std::move(state));
@@ -107,24 +108,6 @@ std::byte* target_of(const FieldSpec& spec, const py::handle& value, std::vector
   return pointer;
 }
 
-std::uint64_t read_into(const py::object& self, const py::dict& out) {
-  const std::shared_ptr<BoxState> state = state_of(self);
-  const FieldSpecs& specs = state->box->spec();
-  std::vector<std::byte*> pointers(specs.size(), nullptr);
-  std::vector<py::object> kept;
-  for (const auto& [name, value] : out) {
-    const BoxField& field = field_of(*state, name);
-    if (field.array < 0) {
-      throw py::type_error("field '" + std::string(py::str(name)) + "': expected an array, it is a " +
-                           std::string(scalar_type_name(field.type)));
-    }
-    const auto index = static_cast<std::size_t>(field.array);
-    pointers[index] = target_of(specs[index], value, &kept);
-  }
-  py::gil_scoped_release release;
-  return state->box->read_into(pointers);
-}
-
 std::optional<std::uint64_t> watch_once(const py::object& self, std::uint64_t seen, double slice,
                                         std::optional<double> spin) {
   const std::shared_ptr<BoxState> state = state_of(self);
@@ -133,34 +116,6 @@ std::optional<std::uint64_t> watch_once(const py::object& self, std::uint64_t se
   const Deadline deadline = Deadline::in(std::chrono::duration<double>(slice));
   py::gil_scoped_release release;
   return state->box->watch(seen, deadline, spinning);
-}
-
-std::uint64_t watch(const py::object& self, std::uint64_t seen, std::optional<double> timeout,
-                    std::optional<double> spin) {
-  const std::shared_ptr<BoxState> state = state_of(self);
-  std::optional<std::chrono::nanoseconds> spinning;
-  if (spin) spinning = std::chrono::nanoseconds(static_cast<std::int64_t>(std::max(0.0, *spin) * 1e9));
-  if (state->box->version() > seen) return state->box->version();
-  const auto version = wait_in_slices(
-      deadline_of(timeout),
-      [&](Deadline slice) { return state->box->watch(seen, slice, std::exchange(spinning, std::nullopt)); },
-      [](const std::optional<std::uint64_t>& newest) { return newest.has_value(); });
-  if (!version) raise_late(about(*state) + " has no version after " + std::to_string(seen));
-  return *version;
-}
-
-py::object pinned_value(const py::object& self, const py::object& name) {
-  auto& held = self.cast<BoxPin&>();
-  const BoxField& field = field_of(*held.state, name);
-  if (!held.pin) throw py::value_error("the pin is released");
-  if (field.array < 0) {
-    return py::reinterpret_steal<py::object>(
-        object_of(field, std::span<const std::uint64_t>(held.words).subspan(field.word, field.words)));
-  }
-  const auto index = static_cast<std::size_t>(field.array);
-  // Read-only below: other readers share it.
-  return view_of(held.state->box->spec()[index], const_cast<std::byte*>(held.pin.field(index)), std::nullopt,
-                 self, false);
 }
 
 Box::PublishOutcome begin(BoxWrite& held, std::optional<double> timeout) {
@@ -187,20 +142,34 @@ const BoxField& field_of(const BoxState& state, const py::handle& name) {
   throw py::key_error("no field '" + std::string(py::str(name)) + "'; expected one of: " + known);
 }
 
-py::object new_array(const FieldSpec& spec, std::vector<std::byte*>* out) {
-  py::array array(numpy_dtype(spec.dtype), std::vector<py::ssize_t>(spec.shape.begin(), spec.shape.end()));
-  out->push_back(static_cast<std::byte*>(array.mutable_data()));
-  return array;
+std::uint64_t read_into(const BoxState& state, const py::dict& out) {
+  const FieldSpecs& specs = state.box->spec();
+  std::vector<std::byte*> pointers(specs.size(), nullptr);
+  std::vector<py::object> kept;
+  for (const auto& [name, value] : out) {
+    const BoxField& field = field_of(state, name);
+    if (field.array < 0) {
+      throw py::type_error("field '" + std::string(py::str(name)) + "': expected an array, it is a " +
+                           std::string(scalar_type_name(field.type)));
+    }
+    const auto index = static_cast<std::size_t>(field.array);
+    pointers[index] = target_of(specs[index], value, &kept);
+  }
+  py::gil_scoped_release release;
+  return state.box->read_into(pointers);
 }
 
 py::object copy_of(const BoxState& state, const BoxField& field) {
-  const auto index = static_cast<std::size_t>(field.array);
-  std::vector<std::byte*> memory;
-  py::object array = new_array(state.box->spec()[index], &memory);
-  std::vector<std::byte*> out(state.box->spec().size(), nullptr);
-  out[index] = memory[0];
-  py::gil_scoped_release release;
-  state.box->read_into(out);
+  std::vector<std::byte*> memory, out(state.array_count, nullptr);
+  py::object array = new_array(field, &memory);
+  out[static_cast<std::size_t>(field.array)] = memory[0];
+  if (field.bytes < kCopyWithoutGil) {
+    state.box->read_into(out);
+  } else {
+    const std::shared_ptr<Box> held = state.box;  // it may be closed during the copy
+    py::gil_scoped_release release;
+    held->read_into(out);
+  }
   return array;
 }
 
@@ -242,21 +211,21 @@ std::vector<const std::byte*> Changes::arrays() const {
   return arrays;
 }
 
-std::uint64_t Changes::version_of(const Box::PublishResult& result) const {
+std::uint64_t version_or_throw(const BoxState& state, const Box::PublishResult& result) {
   switch (result.outcome) {
     case Box::PublishOutcome::kOk:
       return result.version;
     case Box::PublishOutcome::kNoFreeSlot:
       throw std::runtime_error(
-          about(state_) +
+          about(state) +
           ": every version slot but the newest is pinned; nothing was published. Release pins "
           "when they are no longer needed");
     case Box::PublishOutcome::kTimedOut:
-      raise_late(about(state_) + ": another writer has its turn, and does not end it");
+      raise_late(about(state) + ": another writer has its turn, and does not end it");
     case Box::PublishOutcome::kBroken:
       break;
   }
-  throw std::runtime_error(about(state_) + " is damaged beyond repair");
+  throw std::runtime_error(about(state) + " is damaged beyond repair");
 }
 
 std::uint64_t Changes::commit(Deadline deadline) {
@@ -266,9 +235,11 @@ std::uint64_t Changes::commit(Deadline deadline) {
   }
   const auto changed = words();
   const auto given = arrays();
-  return version_of(wait_in_slices(
-      deadline, [&](Deadline slice) { return state_.box->update(changed, given, slice); },
-      [](const Box::PublishResult& done) { return done.outcome != Box::PublishOutcome::kTimedOut; }));
+  return version_or_throw(
+      state_,
+      wait_in_slices(
+          deadline, [&](Deadline slice) { return state_.box->update(changed, given, slice); },
+          [](const Box::PublishResult& done) { return done.outcome != Box::PublishOutcome::kTimedOut; }));
 }
 
 std::uint64_t Changes::commit(Box::Write& write) {
@@ -279,20 +250,10 @@ std::uint64_t Changes::commit(Box::Write& write) {
     py::gil_scoped_release release;
     result = write.commit(changed, given);
   }
-  return version_of(result);
+  return version_or_throw(state_, result);
 }
 
 void bind_box_calls(py::module_& module) {
-  py::class_<BoxPin>(
-      module, "BoxPin",
-      "One version, in place: pin['weights'] is a read-only NumPy array that looks into the box.\n\n"
-      "Unpinned by release(), after the `with` block, or when the pin and all its arrays are gone; "
-      "arrays must not be used after an explicit release.")
-      .def_property_readonly("version", [](const BoxPin& self) { return self.pin.version(); })
-      .def("__getitem__", &pinned_value, py::arg("field"))
-      .def_property_readonly("released", [](const BoxPin& self) { return !self.pin; })
-      .def(
-          "release", [](BoxPin& self) { self.pin.release(); }, "Idempotent.");
   py::class_<BoxWrite>(module, "BoxWrite")
       .def("commit",
            [](BoxWrite& self, const py::dict& values) -> std::uint64_t {
@@ -304,8 +265,6 @@ void bind_box_calls(py::module_& module) {
   module.def("create", &create);
   module.def("attach", &attach);
   module.def("update", &update, py::arg("box"), py::arg("values"), py::arg("timeout") = py::none());
-  module.def("read_into", &read_into);
-  module.def("watch", &watch);
   module.def("watch_once", &watch_once);
   module.def("name", [](const py::object& self) { return state_of(self)->box->name(); });
   module.def("readonly", [](const py::object& self) { return state_of(self)->box->read_only(); });
@@ -319,18 +278,6 @@ void bind_box_calls(py::module_& module) {
       list.append(py::make_tuple(spec.name, std::string(scalar_type_name(spec.type)), spec.capacity));
     }
     return list;
-  });
-  module.def("pin", [](const py::object& self) {
-    const std::shared_ptr<BoxState> state = state_of(self);
-    if (state->box->read_only()) {
-      PyErr_SetString(
-          PyExc_PermissionError,
-          (about(*state) + " is attached read-only, and a pin is a write: use read_into()").c_str());
-      throw py::error_already_set();
-    }
-    std::vector<std::uint64_t> words(state->box->words());
-    Box::Pin pin = state->box->pin(words);
-    return BoxPin{state, std::move(words), std::move(pin)};
   });
   module.def("begin_write", [](const py::object& self, std::optional<double> timeout) {
     BoxWrite held{state_of(self), {}};
@@ -353,5 +300,6 @@ PYBIND11_MODULE(_box, module) {
   // Its exceptions are raised here too.
   pybind11::module_::import("gristmill._core");
   gristmill::python::add_box_type(module);
+  gristmill::python::add_pin_type(module);
   gristmill::python::bind_box_calls(module);
 }

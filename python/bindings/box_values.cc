@@ -3,6 +3,7 @@
 #include <Python.h>
 #include <datetime.h>
 
+#include <algorithm>
 #include <bit>
 #include <chrono>
 #include <cstring>
@@ -107,6 +108,27 @@ bool text_words(const BoxField& field, const char* data, Py_ssize_t size,
 
 }  // namespace
 
+bool plain_word_of(const BoxField& field, PyObject* value, std::uint64_t* word) {
+  if (field.words != 1) return false;
+  switch (field.type) {
+    case ScalarType::kFloat64:
+      if (!PyFloat_Check(value)) return false;
+      *word = std::bit_cast<std::uint64_t>(PyFloat_AS_DOUBLE(value));
+      return true;
+    case ScalarType::kInt64: {
+      if (!PyLong_Check(value) || PyBool_Check(value)) return false;
+      int overflow = 0;
+      *word = static_cast<std::uint64_t>(PyLong_AsLongLongAndOverflow(value, &overflow));
+      return overflow == 0;
+    }
+    case ScalarType::kBool:
+      *word = value == Py_True ? 1 : 0;
+      return PyBool_Check(value);
+    default:
+      return false;
+  }
+}
+
 int word_of(const BoxField& field, PyObject* value, std::uint64_t* word) {
   switch (field.type) {
     case ScalarType::kFloat64:
@@ -187,6 +209,20 @@ PyObject* object_of(const BoxField& field, std::span<const std::uint64_t> words)
   const char* text = reinterpret_cast<const char*>(words.data() + 1);
   return field.type == ScalarType::kText ? PyUnicode_DecodeUTF8(text, size, "replace")
                                          : PyBytes_FromStringAndSize(text, size);
+}
+
+PyObject* text_of(const BoxField& field, std::span<const std::uint64_t> words) {
+  const std::size_t used = 1 + (std::min<std::uint64_t>(words[0], field.capacity) + 7) / 8;
+  if (field.seen_as != nullptr && field.seen.size() == used &&
+      std::memcmp(field.seen.data(), words.data(), used * sizeof words[0]) == 0) {
+    return Py_NewRef(field.seen_as);
+  }
+  PyObject* object = object_of(field, words);
+  if (object != nullptr) {
+    field.seen.assign(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(used));
+    Py_XSETREF(field.seen_as, Py_NewRef(object));
+  }
+  return object;
 }
 
 }  // namespace gristmill::python

@@ -99,26 +99,26 @@ def _answer_box(there: gm.Box, back: gm.Box, rounds: int, spin: float | None) ->
         back.step = seen
 
 
+def _ask_box(rounds: int, spin: float | None) -> list[float]:
+    there, back = gm.Box(step=0), gm.Box(step=0)
+    child = _SPAWN.Process(target=_answer_box, args=(there, back, rounds, spin))
+    child.start()
+    times = []
+    for seen in range(1, rounds + 1):
+        start = time.perf_counter()
+        there.step = seen
+        back.watch(seen, 60, spin=spin)
+        times.append(time.perf_counter() - start)
+    child.join(60)
+    return times
+
+
 def _answer_pipe(pipe: Any, rounds: int) -> None:
     for _ in range(rounds):
         pipe.send_bytes(pipe.recv_bytes())
 
 
-def round_trips(rounds: int = 2000) -> dict[str, dict[str, float]]:
-    """Seconds from a write to the answer of another process that watches: p50 and p99."""
-    result = {}
-    for label, spin in (("watch, asleep", 0.0), ("watch, 200 µs spin budget", 2e-4)):
-        there, back = gm.Box(step=0), gm.Box(step=0)
-        child = _SPAWN.Process(target=_answer_box, args=(there, back, rounds, spin))
-        child.start()
-        times = []
-        for seen in range(1, rounds + 1):
-            start = time.perf_counter()
-            there.step = seen
-            back.watch(seen, 60, spin=spin)
-            times.append(time.perf_counter() - start)
-        child.join(60)
-        result[label] = _percentiles(times[rounds // 10 :])
+def _ask_pipe(rounds: int) -> list[float]:
     mine, other = _SPAWN.Pipe()
     child = _SPAWN.Process(target=_answer_pipe, args=(other, rounds))
     child.start()
@@ -129,8 +129,41 @@ def round_trips(rounds: int = 2000) -> dict[str, dict[str, float]]:
         mine.recv_bytes()
         times.append(time.perf_counter() - start)
     child.join(60)
-    result["mp.Pipe"] = _percentiles(times[rounds // 10 :])
-    return result
+    return times
+
+
+def _answer_event(there: Any, back: Any, rounds: int) -> None:
+    for _ in range(rounds):
+        there.wait()
+        there.clear()
+        back.set()
+
+
+def _ask_event(rounds: int) -> list[float]:
+    there, back = _SPAWN.Event(), _SPAWN.Event()
+    child = _SPAWN.Process(target=_answer_event, args=(there, back, rounds))
+    child.start()
+    times = []
+    for _ in range(rounds):
+        start = time.perf_counter()
+        there.set()
+        back.wait()
+        back.clear()
+        times.append(time.perf_counter() - start)
+    child.join(60)
+    return times
+
+
+def round_trips(rounds: int = 2000) -> dict[str, dict[str, float]]:
+    """Seconds from a write to the answer of another process that watches: p50 and p99."""
+    measured = {
+        "gristmill, asleep": lambda: _ask_box(rounds, 0.0),
+        "gristmill, spin budget 20 ms": lambda: _ask_box(rounds, 0.02),
+        "mp.Pipe": lambda: _ask_pipe(rounds),
+        "mp.Event": lambda: _ask_event(rounds),
+    }
+    # The first answers include the child's start.
+    return {label: _percentiles(ask()[rounds // 10 :]) for label, ask in measured.items()}
 
 
 def _percentiles(times: list[float]) -> dict[str, float]:
@@ -138,25 +171,31 @@ def _percentiles(times: list[float]) -> dict[str, float]:
     return {"p50": float(p50), "p99": float(p99)}
 
 
-def _use(box: gm.Box, pipe: Any, rounds: int, pinned: bool) -> None:
+def _use(box: gm.Box, pipe: Any, rounds: int, how: str) -> None:
     out = np.empty(box.fields["data"][1], "u1")
     box.read_into("data", out)
+    version = box.version
     pipe.send(None)
     for _ in range(rounds):
-        pipe.recv()
-        start = time.perf_counter()
-        if pinned:
-            with box.pin("data") as data:
-                usable = time.perf_counter() - start
-                assert data[-1] == data[0]
+        if how == "awake":
+            pipe.recv()  # knows of the version already; only what it costs to use it is counted
         else:
+            version = box.watch(version, 60)
+        start = time.perf_counter()
+        if how == "copied":
             box.read_into("data", out)
-            usable = time.perf_counter() - start
-        pipe.send(usable)
+            usable = time.perf_counter()
+        else:
+            with box.pin("data") as data:
+                usable = time.perf_counter()
+                assert data[-1] == data[0]
+        pipe.send((start, usable))
 
 
-def published_to_usable(rounds: int = 9) -> dict[str, dict[str, float]]:
-    """Seconds that a worker spends, once a version is published, until it can use it: pinned, and copied."""
+def published_to_usable(rounds: int = 15) -> dict[str, dict[str, float]]:
+    """Seconds until a worker can use a version. "pinned" and "copied": from the return of the call that
+    publishes it, by a worker that sleeps in watch() until then. "pin alone": what a worker pays that looks
+    for a new version between two steps, with the publisher's copy having swept the caches."""
     result = {}
     for label, size in (
         ("64 KiB", 1 << 16),
@@ -164,19 +203,26 @@ def published_to_usable(rounds: int = 9) -> dict[str, dict[str, float]]:
         ("10 MiB", 10 << 20),
         ("100 MiB", 100 << 20),
     ):
-        box, data, row = gm.Box(data=np.zeros(size, "u1")), np.ones(size, "u1"), {}
-        for how, pinned in (("pinned", True), ("copied", False)):
+        row = {}
+        for name, how in (("pinned", "asleep"), ("pin alone", "awake"), ("copied", "copied")):
+            box, data = gm.Box(data=np.zeros(size, "u1")), np.ones(size, "u1")
             mine, other = _SPAWN.Pipe()
-            child = _SPAWN.Process(target=_use, args=(box, other, rounds, pinned))
+            child = _SPAWN.Process(target=_use, args=(box, other, rounds, how))
             child.start()
             mine.recv()
             times = []
             for _ in range(rounds):
+                time.sleep(0.002)  # asleep by now
                 box.update(data=data)
-                mine.send(None)
-                times.append(mine.recv())
+                published = time.perf_counter()
+                if how == "awake":
+                    mine.send(None)
+                start, usable = mine.recv()
+                times.append(usable - (start if how == "awake" else published))
             child.join(60)
-            row[how] = float(np.median(times))
+            # The wake is sent just before the call returns.
+            row[name] = max(0.0, float(np.median(times)))
+            box.close()
         result[label] = row
     return result
 
