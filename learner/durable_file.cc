@@ -1,6 +1,7 @@
 #include "learner/durable_file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -40,6 +41,12 @@ void sync(const Descriptor& file, const std::filesystem::path& path) {
 }  // namespace
 
 void write_file_durably(const std::filesystem::path& path, std::span<const std::byte> bytes) {
+  // The kernel answers a file over this limit with a signal that kills the process.
+  struct rlimit limit {};
+  if (::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY &&
+      bytes.size() > limit.rlim_cur) {
+    fail("cannot write (raise `ulimit -f`)", path, EFBIG);
+  }
   const Descriptor file(path, O_WRONLY | O_CREAT | O_EXCL);
   if (!file.open()) fail("cannot create", path);
   while (!bytes.empty()) {

@@ -8,9 +8,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <vector>
 
 #include "core/segment_name.h"
 #include "tests/core/forked.h"
@@ -45,13 +48,6 @@ SegmentError error_of(const std::function<void()>& body) {
 
 Segment attach(const std::string& name, Deadline deadline = Deadline::now()) {
   return Segment::attach(name, kKind, kLayout, deadline);
-}
-
-// Overwrites bytes of the file, as damage would.
-void poke(const std::string& name, off_t offset, const void* bytes, std::size_t count) {
-  const int fd = ::open(path_of(name).c_str(), O_RDWR);
-  ASSERT_EQ(::pwrite(fd, bytes, count, offset), static_cast<ssize_t>(count));
-  ::close(fd);
 }
 
 TEST(Segment, WhatTheCreatorWroteIsThereForWhoAttaches) {
@@ -206,18 +202,114 @@ TEST(Segment, AnotherKindOrLayoutIsRefused) {
             Reason::kIncompatible);
 }
 
-TEST(Segment, EveryDamagedByteOfTheHeaderIsATypedError) {
-  constexpr off_t kChecked = 80;  // the header's fields; the rest of its page is not used
-  for (off_t offset = 0; offset < kChecked; ++offset) {
-    const std::string name = fresh_name();
-    Segment creator = Segment::create(name, kKind, kLayout, 100);
-    creator.mark_ready();
-    const auto* page = reinterpret_cast<const unsigned char*>(creator.payload()) - Segment::kHeaderBytes;
-    const auto damaged = static_cast<unsigned char>(page[offset] ^ 0x5A);
-    poke(name, offset, &damaged, 1);
-    const Reason reason = error_of([&] { attach(name, Deadline::in(1s)); }).reason();
-    EXPECT_TRUE(reason == Reason::kCorrupt || reason == Reason::kIncompatible) << offset;
+constexpr off_t kFields = 80;  // the header's fields; the rest of its page is not used
+
+TEST(Segment, EveryByteOfTheHeaderWithEveryOtherValueIsATypedError) {
+  const std::string name = fresh_name();
+  Segment creator = Segment::create(name, kKind, kLayout, 100);
+  creator.mark_ready();
+  auto* page = reinterpret_cast<unsigned char*>(creator.payload()) - Segment::kHeaderBytes;
+  for (off_t offset = 0; offset < kFields; ++offset) {
+    const unsigned char sound = page[offset];
+    for (int value = 0; value < 256; ++value) {
+      if (value == sound) continue;
+      page[offset] = static_cast<unsigned char>(value);
+      const Reason reason = error_of([&] { attach(name, Deadline::in(1s)); }).reason();
+      ASSERT_TRUE(reason == Reason::kCorrupt || reason == Reason::kIncompatible)
+          << "byte " << offset << " is " << value;
+    }
+    page[offset] = sound;
   }
+  EXPECT_NO_THROW(attach(name));
+}
+
+// As who changes it on purpose would: the checksum fits, the field does not.
+TEST(Segment, EveryFieldThatIsWrongIsNamedByItsReason) {
+  struct Field {
+    off_t offset;
+    std::size_t bytes;
+    Reason reason;
+    const char* says;
+  };
+  const std::string name = fresh_name();
+  Segment creator = Segment::create(name, kKind, kLayout, 100);
+  creator.mark_ready();
+  auto* page = reinterpret_cast<unsigned char*>(creator.payload()) - Segment::kHeaderBytes;
+  for (const Field& field :
+       {Field{4, 4, Reason::kIncompatible, "ABI version"}, Field{8, 8, Reason::kCorrupt, "begin"},
+        Field{16, 4, Reason::kWrongKind, "kind"}, Field{20, 4, Reason::kCorrupt, "sizes"},
+        Field{24, 8, Reason::kIncompatible, "layout"}, Field{32, 8, Reason::kCorrupt, "sizes"},
+        Field{40, 8, Reason::kCorrupt, "sizes"}, Field{56, 8, Reason::kCorrupt, "owner"},
+        Field{64, 8, Reason::kCorrupt, "owner"}}) {
+    std::vector<unsigned char> sound(page, page + kFields);
+    page[field.offset] ^= 1;
+    const std::uint64_t checksum = hash_bytes(page + 4, 68);
+    std::memcpy(page + 72, &checksum, sizeof checksum);
+    const SegmentError error = error_of([&] { attach(name, Deadline::in(1s)); });
+    EXPECT_EQ(error.reason(), field.reason) << field.offset;
+    EXPECT_THAT(error.what(), testing::HasSubstr(field.says));
+    std::copy(sound.begin(), sound.end(), page);
+  }
+}
+
+TEST(Segment, WhatIsNoRegularFileIsNotPermittedAndNotWaitedFor) {
+  const std::string target = fresh_name();
+  Segment creator = Segment::create(target, kKind, kLayout, 100);
+  creator.mark_ready();
+  const std::string name = fresh_name();
+  const std::string path = path_of(name);
+  const std::function<int()> makers[] = {
+      [&] { return ::symlink(path_of(target).c_str(), path.c_str()); },
+      [&] { return ::symlink("/nowhere/at/all", path.c_str()); },
+      [&] { return ::mkfifo(path.c_str(), 0600); },
+      [&] { return ::mkdir(path.c_str(), 0700); },
+  };
+  for (const auto& make : makers) {
+    ASSERT_EQ(make(), 0);
+    for (const auto access : {Segment::Access::kReadWrite, Segment::Access::kReadOnly}) {
+      Forked child([&] {
+        ::alarm(10);  // a pipe would be waited for
+        try {
+          Segment::attach(name, kKind, kLayout, Deadline::in(1s), access);
+        } catch (const SegmentError& error) {
+          return error.reason() == Reason::kNotPermitted ? 0 : 1;
+        }
+        return 2;
+      });
+      EXPECT_TRUE(child.succeeds());
+    }
+    EXPECT_EQ(error_of([&] { Segment::create(name, kKind, kLayout, 100); }).reason(), Reason::kExists);
+    ASSERT_EQ(std::remove(path.c_str()), 0);
+  }
+  EXPECT_NO_THROW(attach(target));
+}
+
+TEST(Segment, WithoutFileDescriptorsLeftItIsATypedErrorAndNothingIsLeft) {
+  const std::string name = fresh_name();
+  Segment creator = Segment::create(name, kKind, kLayout, 100);
+  creator.mark_ready();
+  Forked child([&] {
+    const std::string mine = fresh_name();
+    const struct rlimit none {
+      3, 3
+    };
+    ::setrlimit(RLIMIT_NOFILE, &none);
+    const auto refusal_of = [](const std::function<void()>& body) {
+      try {
+        body();
+      } catch (const std::exception& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    };
+    const std::string created = refusal_of([&] { Segment::create(mine, kKind, kLayout, 100); });
+    const std::string attached = refusal_of([&] { attach(name, Deadline::in(1s)); });
+    const bool named =
+        created.find("open files") != std::string::npos && attached.find("open files") != std::string::npos;
+    if (!named) std::fprintf(stderr, "%s\n%s\n", created.c_str(), attached.c_str());
+    return named && !exists(mine) ? 0 : 1;
+  });
+  EXPECT_TRUE(child.succeeds());
 }
 
 TEST(Segment, AFileThatIsNoSegmentIsCorrupt) {
@@ -375,6 +467,42 @@ TEST(Segment, SweepRemovesWhatTheDeadLeftAndNothingElse) {
   sleeper.kill();
   sweep_segments();
   EXPECT_FALSE(exists(stopped->text));
+}
+
+TEST(Segment, SweepRemovesAThousandOfManyDeadAtOnce) {
+  constexpr int kProcesses = 50;
+  constexpr int kEach = 20;
+  const std::string mine = fresh_name();
+  const Segment living = Segment::create(mine, kKind, kLayout, 100);
+  std::vector<Forked> dead;
+  for (int i = 0; i < kProcesses; ++i) {
+    dead.emplace_back([] {
+      std::vector<Segment> segments;
+      for (int n = 0; n < kEach; ++n) {
+        segments.push_back(Segment::create(fresh_name(), kKind, kLayout, 100));
+        if (n % 2 == 0) segments.back().mark_ready();
+      }
+      ::raise(SIGKILL);
+      return 0;
+    });
+  }
+  std::vector<pid_t> pids;
+  for (Forked& process : dead) {
+    pids.push_back(process.pid());
+    ASSERT_TRUE(process.dies_of(SIGKILL));
+  }
+  const auto left = [&] {
+    int count = 0;
+    for (const SegmentInfo& segment : list_segments()) {
+      count += std::find(pids.begin(), pids.end(), segment.owner.pid) != pids.end();
+    }
+    return count;
+  };
+  // A test beside this one may sweep, too.
+  EXPECT_LE(left(), kProcesses * kEach);
+  sweep_segments();
+  EXPECT_EQ(left(), 0);
+  EXPECT_TRUE(exists(mine));
 }
 
 TEST(HashBytes, IsFnv1a) {

@@ -2,6 +2,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <iterator>
@@ -241,6 +244,36 @@ TEST_F(Checkpoint, names_a_directory_that_cannot_be_written) {
               AllOf(HasSubstr((run_ / "file").string()), HasSubstr("Not a directory")));
   // Holds for root as well, whom permissions do not stop.
   EXPECT_THAT(refusal([&] { save_checkpoint("/proc/self", some_state(1), 1); }), HasSubstr("/proc/self"));
+}
+
+// In a child: limits are a process's own. A signal would be another ending than 0.
+template <typename Body>
+bool holds_in_a_child(Body&& body) {
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(body() ? 0 : 1);
+  int status = -1;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+TEST_F(Checkpoint, that_does_not_fit_the_limits_is_an_error_and_the_one_before_stays) {
+  const fs::path before = save_checkpoint(run_, some_state(1), 3);
+  const auto refused = [&](int resource, rlim_t limit, const char* why) {
+    return holds_in_a_child([&] {
+      const struct rlimit limits {
+        limit, limit
+      };
+      ::setrlimit(resource, &limits);
+      const std::string text = refusal([&] { save_checkpoint(run_, some_state(2, 12'000), 3); });
+      if (text.find(why) == std::string::npos) std::fprintf(stderr, "%s\n", text.c_str());
+      return text.find(why) != std::string::npos;
+    });
+  };
+  EXPECT_TRUE(refused(RLIMIT_FSIZE, 1000, "File too large"));
+  EXPECT_TRUE(refused(RLIMIT_NOFILE, 3, "Too many open files"));
+  EXPECT_EQ(latest_checkpoint(run_), before);
+  EXPECT_EQ(names(run_ / "checkpoints"), std::vector<std::string>{before.filename().string()});
 }
 
 TEST_F(Checkpoint, of_a_directory_that_is_none_is_refused) {
