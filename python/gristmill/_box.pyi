@@ -5,22 +5,20 @@ import typing
 __all__: list[str] = [
     "BoxBase",
     "BoxClosedError",
-    "BoxPin",
     "BoxWrite",
+    "PinBase",
     "arrays",
     "attach",
     "begin_write",
     "create",
     "name",
-    "pin",
-    "read_into",
     "readonly",
     "scalars",
+    "set_pin_type",
     "set_plain_type",
     "skipped_publishes",
     "unlink",
     "update",
-    "watch",
     "watch_once",
 ]
 
@@ -44,6 +42,16 @@ class BoxBase:
         Lets go of the box. Pins and arrays that were handed out stay valid. Idempotent.
         """
     @staticmethod
+    def pin(*fields) -> PinBase:
+        """
+        Pins the newest version, without a copy, until the end of the `with` block: `with box.pin('weights') as weights:` is that array, with several fields a tuple of arrays, with none the pin itself.
+        """
+    @staticmethod
+    def read_into(fields, out=None) -> int:
+        """
+        Copies arrays of one version into existing memory and returns the version: read_into('weights', out), or read_into({'weights': out, 'bias': b}). The targets are arrays or tensors of the fields' dtypes and shapes, contiguous.
+        """
+    @staticmethod
     def snapshot(*args, **kwargs):
         """
         A named tuple of all fields of one version, arrays copied, with its `version` as the last.
@@ -52,6 +60,13 @@ class BoxBase:
     def update(**fields) -> int:
         """
         Writes several fields as one new version, and returns its number.
+        """
+    @staticmethod
+    def watch(version, timeout=None, *, spin=None) -> int:
+        """
+        Waits for a version above `version`; returns the newest. Raises TimeoutError.
+
+        timeout: seconds, None waits for ever. spin: seconds to look before sleeping; by default for as long as has paid off, and not at all where cores are scarce.
         """
     def __delattr__(self, name):
         """
@@ -66,21 +81,34 @@ class BoxBase:
         Implement setattr(self, name, value).
         """
 
-class BoxPin:
+class PinBase:
     """
-    One version, in place: pin['weights'] is a read-only NumPy array that looks into the box.
-
-    Unpinned by release(), after the `with` block, or when the pin and all its arrays are gone; arrays must not be used after an explicit release.
+    What gristmill.BoxPin is made of. Made by Box.pin().
     """
-    def __getitem__(self, field: typing.Any) -> typing.Any: ...
-    def release(self) -> None:
+    @staticmethod
+    def __enter__(*args, **kwargs):
         """
-        Idempotent.
+        The array of pin('weights'), a tuple of arrays of pin('a', 'b'), and of pin() the pin itself.
         """
-    @property
-    def released(self) -> bool: ...
-    @property
-    def version(self) -> int: ...
+    @staticmethod
+    def __exit__(*args, **kwargs):
+        """
+        Unpins.
+        """
+    @staticmethod
+    def __new__(type, *args, **kwargs):
+        """
+        Create and return a new object.  See help(type) for accurate signature.
+        """
+    @staticmethod
+    def release(*args, **kwargs):
+        """
+        Unpins. Idempotent. Arrays must not be used after it.
+        """
+    def __getitem__(self, key):
+        """
+        Return self[key].
+        """
 
 class BoxWrite:
     def commit(self, arg0: dict) -> int: ...
@@ -97,21 +125,14 @@ def attach(
 def begin_write(arg0: typing.Any, arg1: typing.SupportsFloat | typing.SupportsIndex | None) -> BoxWrite: ...
 def create(arg0: typing.Any, arg1: str, arg2: list, arg3: dict, arg4: typing.Any) -> None: ...
 def name(arg0: typing.Any) -> str: ...
-def pin(arg0: typing.Any) -> BoxPin: ...
-def read_into(arg0: typing.Any, arg1: dict) -> int: ...
 def readonly(arg0: typing.Any) -> bool: ...
 def scalars(arg0: typing.Any) -> list: ...
+def set_pin_type(arg0: type) -> None: ...
 def set_plain_type(arg0: type) -> None: ...
 def skipped_publishes(arg0: typing.Any) -> int: ...
 def unlink(arg0: typing.Any) -> None: ...
 def update(
     box: typing.Any, values: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
-) -> int: ...
-def watch(
-    arg0: typing.Any,
-    arg1: typing.SupportsInt | typing.SupportsIndex,
-    arg2: typing.SupportsFloat | typing.SupportsIndex | None,
-    arg3: typing.SupportsFloat | typing.SupportsIndex | None,
 ) -> int: ...
 def watch_once(
     arg0: typing.Any,

@@ -26,7 +26,7 @@ class BoxPin(PinBase):
         """The array as a tensor over the same memory. Reading only: torch knows no read-only tensors."""
         from gristmill import _tensors
 
-        return _tensors.over(self._pin[name], self.fields[name][0])
+        return _tensors.over(self[name], self.fields[name][0])
 
     def tensors(self) -> dict[str, torch.Tensor]:
         """Every array, for torch.func.functional_call(module, pin.tensors(), …)."""

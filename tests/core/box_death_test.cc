@@ -3,6 +3,7 @@
 #include "core/box.h"
 
 #include <gtest/gtest.h>
+
 #include <atomic>
 #include <random>
 #include <vector>

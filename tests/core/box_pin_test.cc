@@ -4,6 +4,9 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
 #include <vector>
@@ -109,6 +112,45 @@ TEST(BoxPin, PinsOfThreadsAreNeverTornByAWriterWithoutPause) {
   EXPECT_EQ(backwards, 0);
   EXPECT_EQ(box->version(), static_cast<std::uint64_t>(published));
   EXPECT_GT(published, 100);
+}
+
+TEST(BoxPin, ReadsOfEverySizeSucceedUnderAWriterWithoutPause) {
+  // From one word to what is copied past the caches.
+  for (const std::size_t bytes :
+       {std::size_t{8}, std::size_t{4096}, std::size_t{1} << 20, std::size_t{26} << 20}) {
+    const std::size_t words = bytes / 8;
+    const auto box = make_box({{"data", DType::kInt64, {static_cast<std::int64_t>(words)}}});
+    const auto read_only = Box::attach(box->name(), Deadline::in(5s), Box::Access::kReadOnly);
+    std::atomic<bool> done{false};
+    std::atomic<int> reading{2};
+    std::thread writer([&] {
+      std::vector<std::int64_t> data(words);
+      for (std::int64_t tag = 1; !done; ++tag) {
+        std::fill(data.begin(), data.end(), tag);
+        if (box->publish(std::array{reinterpret_cast<const std::byte*>(data.data())}, Deadline::in(20s))
+                .outcome != Outcome::kOk) {
+          --tag;
+        }
+      }
+    });
+    std::atomic<int> torn{0};
+    std::vector<std::thread> readers;
+    for (Box* mine : {box.get(), read_only.get()}) {
+      readers.emplace_back([&, mine] {
+        std::vector<std::int64_t> data(words);
+        const int reads = bytes < (1 << 20) ? 2000 : bytes < (8 << 20) ? 200 : 12;
+        for (int i = 0; i < reads; ++i) {
+          const auto version = static_cast<std::int64_t>(
+              mine->read_into(std::array{reinterpret_cast<std::byte*>(data.data())}));
+          if (std::count(data.begin(), data.end(), version) != static_cast<std::ptrdiff_t>(words)) ++torn;
+        }
+        if (--reading == 0) done = true;
+      });
+    }
+    for (std::thread& reader : readers) reader.join();
+    writer.join();
+    EXPECT_EQ(torn, 0) << bytes << " bytes";
+  }
 }
 
 TEST(BoxPin, PinsOfProcessesAreNeverTornByAWriterWithoutPause) {

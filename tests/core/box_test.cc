@@ -1,6 +1,7 @@
 #include "core/box.h"
 
 #include <gtest/gtest.h>
+
 #include <array>
 #include <cstdint>
 
