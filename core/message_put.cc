@@ -35,6 +35,7 @@ MessageQueue::Outcome MessageQueue::Impl::settle_put(const MessageStep& step, st
     control.not_full.notify_all();
   }
   const bool first = !std::exchange(*waited, true);
+  if (!first) turn.forget_dead();
   if (first) control.put_waits.fetch_add(1, std::memory_order_relaxed);
   return wait(control.not_full, first, deadline, [&] { return writer.may_put(length, reserved, turn); });
 }

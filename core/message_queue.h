@@ -16,7 +16,8 @@
 //   - Full means producers wait (Overflow::kBlock), or the oldest give way, counted.
 //   - Who waits for space for long takes turns: see core/message_turn.h. A put of much is not overtaken for
 //     ever by puts of little; while another has the turn, a put finds the queue full although a small message
-//     would fit. A waiter that is killed or stopped in its turn delays others by MessageTurn::kHold, once.
+//     would fit. A waiter that is killed in its turn delays others for a slice of their sleep, one that is
+//     stopped for MessageTurn::kHold, once.
 //   - close(): puts are refused and waiting ends; what is left can still be taken.
 //   - Locks are held for nanoseconds (microseconds for a batch of small messages). A process *stopped* in
 //     one of them makes others wait, and time out, until it goes on or dies; nothing is taken from the

@@ -1,5 +1,7 @@
 #include "core/message_turn.h"
 
+#include "core/process_identity.h"
+
 namespace gristmill {
 
 bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
@@ -8,6 +10,17 @@ bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
   // Lapsed. Should its holder renew it in this moment, the exchange fails, or it takes the turn again.
   turns_.turn.compare_exchange_strong(turn, 0, std::memory_order_relaxed);
   return false;
+}
+
+void MessageTurn::forget_dead() const {
+  std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
+  if (turn == 0) return;
+  const std::uint64_t holder = turns_.holder.load(std::memory_order_relaxed);
+  if (holder == 0 || holder == ProcessIdentity::self_packed() ||
+      !ProcessIdentity::unpack(holder).proved_dead())
+    return;
+  // Should somebody have taken it this instant, it takes it again.
+  turns_.turn.compare_exchange_strong(turn, 0, std::memory_order_relaxed);
 }
 
 bool MessageTurn::wait(std::int64_t now) {
@@ -29,6 +42,7 @@ bool MessageTurn::wait(std::int64_t now) {
   const std::uint64_t renewed = static_cast<std::uint64_t>(now + kHold) << kTicketBits | ticket_;
   if (turns_.turn.compare_exchange_strong(turn, renewed, std::memory_order_relaxed)) {
     GRISTMILL_FAULT_POINT("message.turn.taken");
+    if (!mine) turns_.holder.store(ProcessIdentity::self_packed(), std::memory_order_relaxed);
     if (!mine || held_since_ < 0) held_since_ = now;
   }
   return false;

@@ -26,13 +26,15 @@ struct MessageTurns {
   // renews it, gives it back, or finds that it has lapsed.
   std::atomic<std::uint64_t> turn{0};
   std::atomic<std::uint64_t> tickets{0};  // drawn so far
+  // ProcessIdentity::pack() of whoever took the turn last; stored behind the turn, and so only a hint.
+  std::atomic<std::uint64_t> holder{0};
 };
 
 // One put's part in it. One thread.
 class MessageTurn {
  public:
   static constexpr std::int64_t kPatience = 50;  // all in milliseconds
-  static constexpr std::int64_t kHold = 200;
+  static constexpr std::int64_t kHold = 120;
   static constexpr std::int64_t kLongest = 1000;
   static constexpr std::int64_t kRest = 200;
 
@@ -62,6 +64,8 @@ class MessageTurn {
     const std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
     return turn != 0 && is_anothers(turn, at);
   }
+  // Gives the turn back for a holder that is proved dead.
+  void forget_dead() const;
   // The put still waits: begins its patience, takes the turn or renews it, or gives it back when it had it
   // for too long; true then: others may go on now.
   bool wait(std::int64_t now);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/core/forked.h"
+
 namespace gristmill {
 namespace {
 
@@ -52,6 +54,24 @@ TEST(MessageTurn, LapsesUnlessItIsRenewed) {
   EXPECT_TRUE(small.is_anothers(kStart + kPatience + kHold));
   EXPECT_FALSE(small.is_anothers(kStart + kPatience + kHold / 2 + kHold));
   EXPECT_FALSE(small.is_anothers(kStart + kPatience)) << "once it has lapsed, it is nobody's";
+}
+
+TEST(MessageTurn, IsFreeAgainWhenItsHolderIsDead) {
+  const SharedWithChildren<MessageTurns> turns;
+  const MessageTurn small(*turns);
+  Forked holder([&] {
+    MessageTurn large(*turns);
+    large.wait(kStart);
+    large.wait(kStart + kPatience);
+    ::raise(SIGSTOP);
+    return 0;
+  });
+  ASSERT_TRUE(holder.wait_stopped());
+  small.forget_dead();
+  EXPECT_TRUE(small.is_anothers(kStart + kPatience)) << "it is only stopped";
+  holder.kill();
+  small.forget_dead();
+  EXPECT_FALSE(small.is_anothers(kStart + kPatience));
 }
 
 TEST(MessageTurn, GoesToWhoeverHasWaitedLongest) {
