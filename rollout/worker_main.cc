@@ -11,6 +11,7 @@
 #include <string>
 
 #include "rollout/environment.h"
+#include "rollout/stack_report.h"
 #include "rollout/worker.h"
 
 int main(int argc, char** argv) {
@@ -24,6 +25,7 @@ int main(int argc, char** argv) {
     std::cerr << "usage: gristmill-worker --board NAME --index I (started by a gristmill run)\n";
     return 2;
   }
+  gristmill::report_stacks();  // best effort: without it a hang is told without its place
   try {
     return gristmill::run_worker(board, index,
                                  [](const gristmill::Config& config, std::uint64_t seed, std::int64_t first) {

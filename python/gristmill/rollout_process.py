@@ -13,7 +13,7 @@ import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from gristmill import _core, payload
+from gristmill import _core, payload, stack_report
 from gristmill.environments import make_vector
 from gristmill.gymnasium_env import stream_seed
 from gristmill.spaces import UnusableEnvironmentError
@@ -32,6 +32,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     # Ctrl-C reaches the whole process group: the learner decides, and tells the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stack_report.install()
 
     board = _core.RunBoard.attach(given.board, _ATTACH_TIMEOUT_S)
     _core.die_with_parent(board.owner)

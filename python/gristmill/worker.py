@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from gristmill import stack_report
 from gristmill.environments import ENVPOOL, GYMNASIUM, VectorEnvironment, make_vector
 from gristmill.spaces import UnusableEnvironmentError
-
 
 
 def make_environments(env_id: str, kwargs: str, count: int, seed: int, first_index: int) -> VectorEnvironment:
@@ -54,6 +54,7 @@ def main(arguments: list[str] | None = None) -> int:
     given = parser.parse_args(arguments)
     # Ctrl-C reaches the whole process group: the learner decides, and tells the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    stack_report.install()
 
     from gristmill import _rollout
 

@@ -108,8 +108,11 @@ TEST(RunBoard, AHeartbeatEndsTheSilence) {
   row.prepare(0);
   ASSERT_TRUE(eventually([&] { return row.since_beat() > 30ms; }));
   const auto silence = row.since_beat();
+  const auto before = std::chrono::steady_clock::now();
   row.beat();
   EXPECT_LT(row.since_beat(), silence);
+  EXPECT_GE(row.last_beat(), before);
+  EXPECT_LE(row.last_beat(), std::chrono::steady_clock::now());
   EXPECT_GE(row.since_beat(), 0ns);
 }
 
