@@ -58,7 +58,7 @@ BoxScene::BoxScene(const Plan& plan, Result& result) : plan_(plan), result_(resu
   Random random(plan.seed ^ 0xB0, plan.number);
   writers_ = random.between(1, 3);
   bytes_a_ = random.pick(kBytes) + random.below(9);
-  bytes_b_ = random.between(16, 2000);
+  bytes_b_ = random.between(kLeastPayload, 2000);
   slow_ = random.chance(0.4);
   box_ = Box::create(segment_name("soak", "b" + std::to_string(plan.number)),
                      {{"a", DType::kUInt8, {static_cast<std::int64_t>(bytes_a_)}},
@@ -88,7 +88,7 @@ int BoxScene::play(std::size_t role, Player& player) {
 
 std::vector<std::byte> BoxScene::array_of(std::uint64_t tag, std::size_t bytes) const {
   std::vector<std::byte> array(bytes);
-  if (tag != 0) write_payload(tag, array);
+  if (tag != 0) write_payload({tag, 0}, array);
   return array;
 }
 
@@ -170,14 +170,14 @@ bool BoxScene::inspect(const std::byte* a, const std::byte* b, std::span<const s
   for (const auto& [group, array, bytes] :
        {std::tuple(kArrayA, a, bytes_a_), std::tuple(kArrayB, b, bytes_b_)}) {
     if (array == nullptr) continue;
-    const auto tag = read_payload({array, bytes});
+    const auto payload = read_payload({array, bytes});
     const bool zeros =
-        !tag && std::all_of(array, array + bytes, [](std::byte x) { return x == std::byte{0}; });
-    if (!tag && !zeros) {
+        !payload && std::all_of(array, array + bytes, [](std::byte x) { return x == std::byte{0}; });
+    if (!payload && !zeros) {
       *problem = "array " + std::to_string(group) + version + " mixes several writes";
       return false;
     }
-    sight->tags[group] = tag.value_or(0);
+    sight->tags[group] = payload ? payload->tag : 0;
   }
   if (words.empty()) return true;
   const std::uint64_t tag = words[box_->first_word(0)];

@@ -20,7 +20,7 @@ void Ledger::producer_ended(std::uint64_t life, std::uint64_t acknowledged, std:
   result_.count(Measure::kAcknowledged, acknowledged);
 }
 
-void Ledger::see(std::uint64_t tag, std::uint64_t taker, bool may_be_late) {
+void Ledger::see(std::uint64_t tag, std::uint64_t taker, std::uint32_t life, bool may_be_late) {
   result_.count(Measure::kDelivered, 1);
   const std::uint64_t sequence = Tag::sequence(tag);
   const auto found = accounts_.find(Tag::life(tag));
@@ -30,7 +30,7 @@ void Ledger::see(std::uint64_t tag, std::uint64_t taker, bool may_be_late) {
   }
   Account& account = found->second;
   if (account.seen.size() <= sequence) account.seen.resize(sequence + 1 + sequence / 2);
-  if (account.seen[sequence]) {
+  if (account.seen[sequence] != 0) {
     if (again_.erase(tag) == 1) {
       result_.count(Measure::kRepeated, 1);
     } else {
@@ -38,7 +38,7 @@ void Ledger::see(std::uint64_t tag, std::uint64_t taker, bool may_be_late) {
     }
     return;
   }
-  account.seen[sequence] = true;
+  account.seen[sequence] = life;
   again_.clear();  // what is given again comes first
   auto last =
       std::find_if(account.last.begin(), account.last.end(), [&](const auto& l) { return l.first == taker; });
@@ -51,16 +51,27 @@ void Ledger::see(std::uint64_t tag, std::uint64_t taker, bool may_be_late) {
   }
 }
 
-void Ledger::settle(std::uint64_t died, std::uint64_t dropped, bool strict_tail) {
+void Ledger::settle(std::uint64_t died, std::uint64_t dropped, bool strict_tail, bool one_taker) {
   std::uint64_t missing = 0;
   std::string first;
   for (const auto& [life, account] : accounts_) {
     const auto seen = [&account = account](std::uint64_t i) {
-      return i < account.seen.size() && account.seen[i];
+      return i < account.seen.size() && account.seen[i] != 0;
     };
+    std::uint32_t before = 0;  // the life that saw the last one that was seen
+    std::uint64_t gap = 0;     // that nobody saw since
     for (std::uint64_t i = 0; i < account.acknowledged; ++i) {
-      if (seen(i)) continue;
-      if (missing++ == 0) first = described(life, i);
+      if (!seen(i)) {
+        if (missing++ == 0) first = described(life, i);
+        ++gap;
+        continue;
+      }
+      if (one_taker && gap > 0 && account.seen[i] == before) {
+        missing -= gap;
+        result_.find(Finding::kLost, gap, described(life, i - 1) + ", while its consumer lived on");
+      }
+      before = account.seen[i];
+      gap = 0;
     }
     std::uint64_t tail = 0;
     for (std::uint64_t i = account.acknowledged; i < account.seen.size(); ++i) {

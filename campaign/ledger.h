@@ -20,20 +20,22 @@ class Ledger {
   void producer_ended(std::uint64_t life, std::uint64_t acknowledged, std::uint64_t about_to);
   // `taker` saw it. Each taker sees the messages of a producer in order, except where may_be_late.
   // A repetition is kDoubled unless it was expected (expect_again).
-  void see(std::uint64_t tag, std::uint64_t taker, bool may_be_late);
+  // life: of the process that saw it, which is the taker unless takers follow each other as one.
+  void see(std::uint64_t tag, std::uint64_t taker, std::uint32_t life, bool may_be_late);
   // Was seen, and may be seen once more before anything new.
   void expect_again(std::uint64_t tag) { again_[tag] = true; }
 
   // After the last see(). Of the acknowledged ones, `died` may be missing because their consumers were
   // killed, and `dropped` because they gave way. strict_tail: of a dead producer's last put, what was seen
-  // must be its front.
-  void settle(std::uint64_t died, std::uint64_t dropped, bool strict_tail);
+  // must be its front. one_taker: there was one at a time, so that what died with one lies between what that
+  // one and what its successor saw.
+  void settle(std::uint64_t died, std::uint64_t dropped, bool strict_tail, bool one_taker);
 
  private:
   struct Account {
     std::uint64_t acknowledged = 0;
     std::uint64_t about_to = 0;
-    std::vector<bool> seen;
+    std::vector<std::uint32_t> seen;  // by sequence: the life that saw it, 0: nobody
     std::vector<std::pair<std::uint64_t, std::uint64_t>> last;  // by taker: sequence + 1
   };
 

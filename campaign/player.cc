@@ -57,6 +57,12 @@ std::uint64_t Player::waited_for_core(std::uint64_t now) {
   return waited_;
 }
 
+std::uint64_t Player::last_take() const {
+  std::uint64_t last = 0;
+  for (const auto& at : state_.took_at) last = std::max(last, at.load(std::memory_order_acquire));
+  return last;
+}
+
 Deadline Player::some_deadline() {
   const std::uint64_t roll = random.below(100);
   if (roll < 5) return Deadline::now();
@@ -76,7 +82,7 @@ Stopwatch::Stopwatch(Player& player, int clock, const char* name, Deadline deadl
   slot.op_excused.store(excused_, std::memory_order_relaxed);
   slot.op_since.store(since_, std::memory_order_release);
   if (player.makes(Mistake::kStall, 2000)) ::usleep(300'000);
-  if (player.makes(Mistake::kHang, 2000)) {
+  if (player.makes(Mistake::kHang, 100)) {
     while (true) ::pause();
   }
 }

@@ -50,6 +50,10 @@ class Player {
   std::uint64_t waited_for_core(std::uint64_t now);
   std::uint64_t waited_for_core_now();
 
+  // For who waits for space: when somebody last made some.
+  void note_take() { state_.took_at[index].store(nanoseconds_now(), std::memory_order_release); }
+  std::uint64_t last_take() const;
+
   // How long an operation may wait: mostly long, sometimes briefly, sometimes not at all.
   Deadline some_deadline();
 

@@ -68,18 +68,21 @@ MessageQueue::PutResult QueueScene::put(MessageQueue& queue, Player& player, std
   std::vector<std::span<const std::byte>> spans;
   for (std::uint64_t i = 0; i < count; ++i) {
     messages.emplace_back(length_of(first + i));
-    write_payload(first + i, messages.back());
+    write_payload({first + i, nanoseconds_now()}, messages.back());
     spans.emplace_back(messages.back());
   }
   const bool counts = pace_ != Pace::kSlowConsumers;
   if (count > 1) {
     Stopwatch watch(player, 0, "put_many", deadline, counts);
-    return queue.put_many(spans, deadline);
+    const auto result = queue.put_many(spans, deadline);
+    watch.could_end_from(player.last_take());
+    return result;
   }
   if (reserved(first)) {
     const std::size_t spare = player.random.below(100);
     Stopwatch watch(player, 0, "reserve", deadline, counts);
     auto space = queue.reserve(messages[0].size() + spare, deadline);
+    watch.could_end_from(player.last_take());
     if (space.outcome == Outcome::kTooLarge) return queue.put(messages[0], deadline);
     if (space.outcome != Outcome::kOk) return {space.outcome, 0, 0};
     if (player.random.below(20) == 0) return {Outcome::kTimedOut, 0, 0};  // changes its mind
@@ -91,9 +94,13 @@ MessageQueue::PutResult QueueScene::put(MessageQueue& queue, Player& player, std
   if (player.random.below(3) == 0) {
     const std::span<const std::byte> whole(messages[0]);
     const std::array parts = {whole.first(5), whole.subspan(5)};
-    return queue.put_parts(parts, deadline);
+    const auto result = queue.put_parts(parts, deadline);
+    watch.could_end_from(player.last_take());
+    return result;
   }
-  return queue.put(messages[0], deadline);
+  const auto result = queue.put(messages[0], deadline);
+  watch.could_end_from(player.last_take());
+  return result;
 }
 
 int QueueScene::produce(MessageQueue& queue, Player& player) {
@@ -140,19 +147,24 @@ int QueueScene::consume(MessageQueue& queue, Player& player) {
       } else {
         outcome = queue.get_many(static_cast<std::int64_t>(most), most_bytes, buffer, deadline);
       }
+      // Not before the first message was there; in vain, not at all.
+      const std::size_t got = in_place ? taken.batch.size() : buffer.size();
+      const auto oldest = got == 0 ? std::nullopt : read_payload(in_place ? taken.batch[0] : buffer[0]);
+      watch.could_end_from(oldest ? oldest->put_at : nanoseconds_now());
+      if (!in_place && got > 0) player.note_take();
     }
     const std::size_t count = in_place ? taken.batch.size() : buffer.size();
     tags.clear();
     for (std::size_t i = 0; i < count; ++i) {
       std::span<const std::byte> message = in_place ? taken.batch[i] : buffer[i];
       if (player.makes(Mistake::kFlip, 500)) message = message.first(message.size() - 1);
-      const auto tag = read_payload(message);
-      if (!tag || (player.mistake == Mistake::kNone && message.size() != length_of(*tag))) {
+      const auto payload = read_payload(message);
+      if (!payload || (player.mistake == Mistake::kNone && message.size() != length_of(payload->tag))) {
         return player.fail(Finding::kDamaged,
                            "a message of " + std::to_string(message.size()) + " bytes is not what was put");
       }
-      if (!player.makes(Mistake::kDrop, 500)) tags.push_back(*tag);
-      if (player.makes(Mistake::kDuplicate, 500) && tags.size() < kMostTaken) tags.push_back(*tag);
+      if (!player.makes(Mistake::kDrop, 50)) tags.push_back(payload->tag);
+      if (player.makes(Mistake::kDuplicate, 500) && tags.size() < kMostTaken) tags.push_back(payload->tag);
     }
     if (player.mistake == Mistake::kReorder) std::reverse(tags.begin(), tags.end());
     player.log(tags);
@@ -168,6 +180,7 @@ int QueueScene::consume(MessageQueue& queue, Player& player) {
     if (in_place && count > 0) {
       Stopwatch watch(player, 2, "release", Deadline::never());
       taken.batch.release();
+      player.note_take();
     }
   }
 }
@@ -203,7 +216,7 @@ void QueueScene::logged(std::size_t slot, std::span<const std::uint64_t> words) 
     // What a dead consumer had begun to copy outside the lock is given back late.
     const bool copied_outside = length_of(tag) > MessageQueue::kLargeMessage || reserved(tag);
     const bool may_be_late = !plan_.spare_takers && copied_outside;
-    ledger_.see(tag, taker, may_be_late);
+    ledger_.see(tag, taker, static_cast<std::uint32_t>(cast_[slot].life), may_be_late);
   }
 }
 
@@ -234,7 +247,7 @@ std::string QueueScene::described() const {
 std::int64_t QueueScene::room() {
   if (queue_->options().overflow != Overflow::kBlock) return 0;
   std::vector<std::byte> message(48);
-  write_payload(0, message);
+  write_payload({}, message);
   std::int64_t count = 0;
   while (queue_->try_put(message).outcome == Outcome::kOk) ++count;
   MessageBuffer buffer;
@@ -280,7 +293,8 @@ void QueueScene::finish(Tormentor& tormentor, Result& result) {
   const std::uint64_t gone = statistics.gets - gets_at_first_;
   const std::uint64_t delivered = result.measures[static_cast<std::size_t>(Measure::kDelivered)];
   const std::uint64_t died = std::min(at_stake_, gone > delivered ? gone - delivered : 0);
-  ledger_.settle(died, dropped, at_stake_ == 0 && dropped == 0);
+  const bool blocks = queue_->options().overflow == Overflow::kBlock;
+  ledger_.settle(died, dropped, at_stake_ == 0 && dropped == 0, blocks && consumers_ == 1);
 }
 
 }  // namespace gristmill::campaign

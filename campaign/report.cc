@@ -86,6 +86,7 @@ std::string part_of(Part part, const Result& result) {
       .add("stalls_ms", histogram_of(result.stalls))
       .add("net_stalls_ms", histogram_of(result.net_stalls))
       .add("late_ms", histogram_of(result.late))
+      .add("noise_ms", histogram_of(result.noise))
       .add("points", points.text())
       .text();
 }

@@ -31,6 +31,7 @@ void Result::add(const Result& round) {
   stalls.add(round.stalls);
   net_stalls.add(round.net_stalls);
   late.add(round.late);
+  noise.add(round.noise);
 }
 
 std::uint64_t Result::violations() const {

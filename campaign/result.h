@@ -64,6 +64,7 @@ struct Result {
   Histogram stalls;
   Histogram net_stalls;
   Histogram late;
+  Histogram noise;  // how late the round's own process, which mostly sleeps, woke up: the machine's doing
   char texts[kTexts][kText] = {};  // of the first findings
   std::size_t text_count = 0;
   bool ended = false;  // the round came to its end, whatever it found

@@ -50,7 +50,7 @@ int SegmentScene::create(Player& player) {
         queue = MessageQueue::create(name, {.max_size_bytes = 16'384});
       }
       std::vector<std::byte> message(100);
-      write_payload(n, message);
+      write_payload({n, 0}, message);
       queue->try_put(message);
       player.pause(player.random.below(400));
     }

@@ -57,6 +57,8 @@ struct RoundState {
   // 0: for who puts or writes; 1: for who takes; 2: for who depends on nobody.
   static constexpr int kClocks = 3;
   ExcusedClock clocks[kClocks];
+  // When a process last took or released something, by slot; single writer: whoever plays in it.
+  std::array<std::atomic<std::uint64_t>, 32> took_at{};
   std::atomic<bool> finish{false};  // producers and writers end after their operation
   std::atomic<bool> drain{false};   // all producers are gone: consumers end when nothing is left
 };

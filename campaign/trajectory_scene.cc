@@ -58,7 +58,7 @@ TrajectoryQueue::PutResult TrajectoryScene::put(TrajectoryQueue& queue, std::uin
   std::vector<std::byte> odd(n * odd_);
   for (std::size_t i = 0; i < n; ++i) {
     tags[i] = first + i;
-    write_payload(tags[i], std::span(words).subspan(i * words_ * 8, words_ * 8));
+    write_payload({tags[i], nanoseconds_now()}, std::span(words).subspan(i * words_ * 8, words_ * 8));
     for (std::size_t b = 0; b < odd_; ++b) odd[i * odd_ + b] = odd_byte(tags[i], b);
   }
   const std::array<const std::byte*, 3> fields = {
@@ -66,16 +66,17 @@ TrajectoryQueue::PutResult TrajectoryScene::put(TrajectoryQueue& queue, std::uin
   return queue.put_many(fields, count, deadline);
 }
 
-std::optional<std::uint64_t> TrajectoryScene::tag_of(const TrajectoryQueue::Batch& batch,
-                                                     std::int64_t index) const {
+std::optional<Payload> TrajectoryScene::payload_of(const TrajectoryQueue::Batch& batch,
+                                                   std::int64_t index) const {
   const auto i = static_cast<std::size_t>(index);
   std::uint64_t tag = 0;
   std::memcpy(&tag, batch.field(1) + i * 8, 8);
-  if (read_payload({batch.field(0) + i * words_ * 8, words_ * 8}) != tag) return std::nullopt;
+  const auto payload = read_payload({batch.field(0) + i * words_ * 8, words_ * 8});
+  if (!payload || payload->tag != tag) return std::nullopt;
   for (std::size_t b = 0; b < odd_; ++b) {
     if (batch.field(2)[i * odd_ + b] != odd_byte(tag, b)) return std::nullopt;
   }
-  return tag;
+  return payload;
 }
 
 int TrajectoryScene::produce(TrajectoryQueue& queue, Player& player) {
@@ -88,6 +89,7 @@ int TrajectoryScene::produce(TrajectoryQueue& queue, Player& player) {
     {
       Stopwatch watch(player, 0, "put_many", deadline);
       result = put(queue, Tag::of(player.life, sequence), count, deadline);
+      watch.could_end_from(player.last_take());
     }
     sequence += static_cast<std::uint64_t>(result.put);
     player.slot.acknowledged.store(sequence, std::memory_order_release);
@@ -113,6 +115,13 @@ int TrajectoryScene::consume(TrajectoryQueue& queue, Player& player) {
     {
       Stopwatch watch(player, 1, "get_many", deadline);
       got = queue.get_many(n, deadline);
+      // Not before the last of them was there; in vain, not at all.
+      std::uint64_t there = got.batch.size() == 0 ? nanoseconds_now() : 0;
+      for (std::int64_t i = 0; i < got.batch.size(); ++i) {
+        const auto payload = payload_of(got.batch, i);
+        if (payload) there = std::max(there, payload->put_at);
+      }
+      watch.could_end_from(there);
     }
     if (got.outcome == Outcome::kClosed) return 0;
     if (got.outcome != Outcome::kOk && got.outcome != Outcome::kTimedOut) {
@@ -122,12 +131,12 @@ int TrajectoryScene::consume(TrajectoryQueue& queue, Player& player) {
     std::vector<std::uint64_t> tags;
     for (std::int64_t i = 0; i < got.batch.size(); ++i) {
       if (player.makes(Mistake::kFlip, 500)) got.batch.field(0)[24] ^= std::byte{4};
-      const auto tag = tag_of(got.batch, i);
-      if (!tag) {
+      const auto payload = payload_of(got.batch, i);
+      if (!payload) {
         return player.fail(Finding::kDamaged, "a trajectory is not what was put");
       }
-      if (!player.makes(Mistake::kDrop, 500)) tags.push_back(*tag);
-      if (player.makes(Mistake::kDuplicate, 500) && tags.size() < kMostTaken) tags.push_back(*tag);
+      if (!player.makes(Mistake::kDrop, 50)) tags.push_back(payload->tag);
+      if (player.makes(Mistake::kDuplicate, 500) && tags.size() < kMostTaken) tags.push_back(payload->tag);
     }
     if (player.mistake == Mistake::kReorder) std::reverse(tags.begin(), tags.end());
     player.log(tags);
@@ -138,6 +147,7 @@ int TrajectoryScene::consume(TrajectoryQueue& queue, Player& player) {
     if (player.random.below(16) == 0) player.pause(player.random.below(300));
     Stopwatch watch(player, 2, "release", Deadline::never());
     while (!held.empty()) held.pop_back();
+    player.note_take();
     player.slot.released.store(noted, std::memory_order_release);
   }
 }
@@ -167,7 +177,7 @@ void TrajectoryScene::logged(std::size_t slot, std::span<const std::uint64_t> wo
   auto& noted = cast_[slot].noted;
   for (const std::uint64_t tag : words) {
     // A dead producer's place is filled by a later put: then order is lost.
-    ledger_.see(tag, 0, !plan_.spare_putters);
+    ledger_.see(tag, 0, static_cast<std::uint32_t>(cast_[slot].life), !plan_.spare_putters);
     noted.push_back(tag);
   }
   constexpr std::size_t kKept = 4 * kMostTaken;
@@ -229,7 +239,7 @@ void TrajectoryScene::finish(Tormentor& tormentor, Result& result) {
   }
   result.count(Measure::kOwnerDeaths, statistics.owner_deaths);
   result.count(Measure::kRecovered, statistics.abandoned);
-  ledger_.settle(0, 0, plan_.spare_putters);
+  ledger_.settle(0, 0, plan_.spare_putters, true);
 }
 
 }  // namespace gristmill::campaign

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "campaign/ledger.h"
+#include "campaign/payload.h"
 #include "campaign/scene.h"
 #include "core/trajectory_queue.h"
 
@@ -39,7 +40,7 @@ class TrajectoryScene : public Scene {
   int supervise(TrajectoryQueue& queue, Player& player);
   TrajectoryQueue::PutResult put(TrajectoryQueue& queue, std::uint64_t first, std::int64_t count,
                                  Deadline deadline);
-  std::optional<std::uint64_t> tag_of(const TrajectoryQueue::Batch& batch, std::int64_t index) const;
+  std::optional<Payload> payload_of(const TrajectoryQueue::Batch& batch, std::int64_t index) const;
   // Fills the queue up, and empties it of nothing: every place must be usable. By the round's own process.
   void fill_up(Result& result);
 
