@@ -8,7 +8,7 @@ MAKEFLAGS += --no-print-directory
 
 PYTHON ?= python3
 JOBS ?= $(shell nproc)
-SOAK ?= 20
+REPEAT ?= 20
 FUZZ ?= 60
 ARGS ?=
 
@@ -19,7 +19,7 @@ PIP := $(PY) -m pip --disable-pip-version-check
 REQUIREMENTS := $(VENV)/.stamp-requirements
 EDITABLE := $(VENV)/.stamp-editable
 
-.PHONY: help setup train test lint format bench soak fuzz stubs peers sanitize clean distclean system build
+.PHONY: help setup train test lint format bench soak repeat fuzz stubs peers sanitize clean distclean system build
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,8 +44,11 @@ format: $(REQUIREMENTS) ## Format all sources in place
 bench: setup ## Train beside Sample Factory and Stable-Baselines3, and print the ratios
 	@$(VENV)/bin/gristmill bench train $(ARGS)
 
-soak: setup ## Repeat the fault tests SOAK (20) times over
-	@$(PY) .ci/run_tests.py --soak $(SOAK) $(ARGS)
+soak: setup ## Ten minutes of kill -9 and SIGSTOP at every step; counts what is lost (gristmill soak)
+	@$(VENV)/bin/gristmill soak $(ARGS)
+
+repeat: setup ## Repeat the fault tests REPEAT (20) times over
+	@$(PY) .ci/run_tests.py --repeat $(REPEAT) $(ARGS)
 
 sanitize: setup ## All tests under ASan + UBSan and under TSan (long)
 	@$(PY) .ci/run_tests.py --suites asan,tsan $(ARGS)
@@ -61,7 +64,7 @@ peers: $(EDITABLE) ## Install the benchmark's peers under .venv-peers
 	@$(PY) -m gristmill.bench.peers
 
 clean: ## Remove everything that was built
-	rm -rf build python/gristmill/*.so python/gristmill/gristmill-worker
+	rm -rf build python/gristmill/*.so python/gristmill/gristmill-worker python/gristmill/gristmill-soak
 	find python tests .ci -name __pycache__ -type d -prune -exec rm -rf {} +
 	rm -rf .pytest_cache .hypothesis .ruff_cache
 

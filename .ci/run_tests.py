@@ -19,9 +19,9 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 JOBS = str(os.cpu_count() or 1)
 
-# What the fault tests are called: of these, `make soak` plays many rounds.
-SOAKED_CTEST = "Fault|Kill|Dead|Dies|Died|Crash|Stopped|Hung|Threads|Damage|WorkerPool"
-SOAKED_PYTEST = "kill or fault or crash or interrupt or ctrl_c or hang or raise or dead or ends_its_process"
+# What the fault tests are called: these `make repeat` plays many times.
+REPEATED_CTEST = "Fault|Kill|Dead|Dies|Died|Crash|Stopped|Hung|Threads|Damage|WorkerPool"
+REPEATED_PYTEST = "kill or fault or crash or interrupt or ctrl_c or hang or raise or dead or ends_its_process"
 
 
 @dataclass
@@ -137,7 +137,7 @@ def main() -> int:
     parser.add_argument(
         "--suites", default="release,tsan,asan-core,python", help="of: a CMake preset, python"
     )
-    parser.add_argument("--soak", type=int, default=0, metavar="N", help="N rounds of the fault tests only")
+    parser.add_argument("--repeat", type=int, default=0, metavar="N", help="N rounds of the fault tests only")
     parser.add_argument("-k", default="", metavar="EXPRESSION", help="only these Python tests (pytest's -k)")
     parser.add_argument("-R", default="", metavar="REGEX", help="only these C++ tests (ctest's -R)")
     options = parser.parse_args()
@@ -145,12 +145,12 @@ def main() -> int:
     ctest_extra = ["-R", options.R] if options.R else []
     pytest_extra = ["-k", options.k] if options.k else []
     rounds = 1
-    if options.soak:
-        rounds = options.soak
-        ctest_extra = ["-R", options.R or SOAKED_CTEST, "--repeat", f"until-fail:{rounds}"]
-        pytest_extra = ["-k", options.k or SOAKED_PYTEST]
+    if options.repeat:
+        rounds = options.repeat
+        ctest_extra = ["-R", options.R or REPEATED_CTEST, "--repeat", f"until-fail:{rounds}"]
+        pytest_extra = ["-k", options.k or REPEATED_PYTEST]
     suites = options.suites.split(",")
-    if options.soak and options.suites == parser.get_default("suites"):
+    if options.repeat and options.suites == parser.get_default("suites"):
         suites = ["release", "python"]
 
     total = Tally()

@@ -28,12 +28,18 @@ write_basic_package_version_file(gristmillConfigVersion.cmake COMPATIBILITY Same
 install(FILES ${PROJECT_BINARY_DIR}/gristmillConfig.cmake ${PROJECT_BINARY_DIR}/gristmillConfigVersion.cmake
         DESTINATION ${_package_dir} COMPONENT development)
 
-# The worker: beside the extension modules in the Python package, and among the programs.
+# Programs: beside the extension modules in the Python package, and among the programs.
+foreach(_program gristmill-worker gristmill-soak)
+  if(NOT TARGET ${_program})
+    continue()
+  endif()
+  string(REPLACE "-" "_" _name ${_program})
+  add_custom_command(OUTPUT ${GRISTMILL_PACKAGE_DIR}/${_program} DEPENDS ${_program}
+    COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:${_program}> ${GRISTMILL_PACKAGE_DIR}/${_program})
+  add_custom_target(${_name}_in_package ALL DEPENDS ${GRISTMILL_PACKAGE_DIR}/${_program})
+  install(TARGETS ${_program} RUNTIME DESTINATION gristmill COMPONENT python)
+  install(TARGETS ${_program} RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
+endforeach()
 if(TARGET gristmill-worker)
-  add_custom_command(OUTPUT ${GRISTMILL_PACKAGE_DIR}/gristmill-worker DEPENDS gristmill-worker
-    COMMAND ${CMAKE_COMMAND} -E copy $<TARGET_FILE:gristmill-worker> ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
-  add_custom_target(gristmill_worker_in_package ALL DEPENDS ${GRISTMILL_PACKAGE_DIR}/gristmill-worker)
   set_target_properties(gristmill-worker PROPERTIES INSTALL_RPATH "${GRISTMILL_INSTALL_RPATH}")
-  install(TARGETS gristmill-worker RUNTIME DESTINATION gristmill COMPONENT python)
-  install(TARGETS gristmill-worker RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR} COMPONENT development)
 endif()

@@ -190,6 +190,20 @@ def bench(context: typer.Context) -> None:
     benches(context.args or ["--help"], prog_name="gristmill bench")
 
 
+@app.command(
+    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    add_help_option=False,
+    epilog="Example: gristmill soak --minutes 10 --json soak.json",
+)
+def soak(context: typer.Context) -> None:
+    """Kill and stop processes at every step of every operation, and count what is lost."""
+    from gristmill.soak.command import soak as command
+
+    alone = typer.Typer(add_completion=False)
+    alone.command(epilog="Example: gristmill soak --minutes 10 --peers --json soak.json")(command)
+    alone(context.args, prog_name="gristmill soak")
+
+
 def _lines(resolved) -> list[str]:
     return resolved.dump().splitlines()
 
