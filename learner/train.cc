@@ -230,7 +230,10 @@ class Training {
   }
 
   void look_after_workers() {
+    launch_.log().take(hooks_.on_log);
     for (const WorkerEvent& event : pool_.take_events()) {
+      const bool started = event.kind == WorkerEvent::Kind::kStarted;
+      launch_.log().note(started ? LogLevel::kInfo : LogLevel::kWarning, event.message);
       if (hooks_.on_event) hooks_.on_event(event);
     }
     if (const std::string failure = pool_.failure(); !failure.empty()) fail(failure);
@@ -252,6 +255,7 @@ class Training {
     queue_->close();
     pool_.stop(kStopGrace);
     look_after_workers();  // what they met at the end counts too
+    launch_.log().finish(hooks_.on_log);
     if (parameters_are_good_) checkpoint();
     log();
     using End = TrainResult::End;
@@ -293,6 +297,7 @@ class Training {
     totals["queue/fill"] = static_cast<double>(queue_->size()) / static_cast<double>(queue_->capacity());
     totals["workers/alive"] = static_cast<double>(pool_.alive());
     totals["workers/restarts"] = static_cast<double>(pool_.restarts());
+    totals["workers/log_dropped"] = static_cast<double>(launch_.log().dropped());
     hooks_.on_metrics(interval_.finish(episodes_, totals));
   }
 
@@ -367,6 +372,7 @@ class Training {
     if (result_.error.empty()) result_.error = what;
   }
   void say(const std::string& what) const {
+    launch_.log().note(LogLevel::kInfo, what);
     if (hooks_.on_message) hooks_.on_message(what);
   }
   double progress() const {

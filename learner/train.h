@@ -23,6 +23,8 @@ struct TrainHooks {
   std::function<void(const Metrics&)> on_metrics;      // every log.interval_s, and at the end
   std::function<void(const WorkerEvent&)> on_event;    // a worker started, died, hung, …
   std::function<void(const std::string&)> on_message;  // "checkpoint written", "no worker has …"
+  // Warnings and worse that workers said, levels as in LogLevel: "worker 1: …". All is in the run's log.txt.
+  std::function<void(int, const std::string&)> on_log;
   std::function<bool()> should_stop;                   // polled every 50 ms at least; true: orderly end
 };
 

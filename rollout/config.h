@@ -89,6 +89,7 @@ struct Config {
   struct Log {
     double interval_s = 1.0;
     bool tensorboard = true;
+    std::string workers_level = "info";  // debug | info | warning | error | off
   } log;
 };
 

@@ -193,6 +193,9 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
 
   option("log.interval_s", config.log.interval_s, numbers(0.01, 86400), "seconds between log lines");
   option("log.tensorboard", config.log.tensorboard, any(), "write TensorBoard events");
+  option(
+      "log.workers_level", config.log.workers_level, one_of({"debug", "info", "warning", "error", "off"}),
+      "what of the workers' logging, warnings and output goes to log.txt; off: to the terminal as it comes");
 }
 
 }  // namespace gristmill

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cctype>
@@ -121,7 +122,10 @@ void Launch::start(const LaunchOptions& options) {
                                                  2);
   }
   board_->set_config(dump_config(for_workers));
-  pool_ = std::make_unique<WorkerPool>(config_, options.worker_command, *board_);
+  log_ = std::make_unique<RunLog>(board_->name(), run_dir_, config_.log.workers_level);
+  WorkerPool::Command command = options.worker_command;
+  command.insert(command.end(), {"--log-level", config_.log.workers_level});
+  pool_ = std::make_unique<WorkerPool>(config_, std::move(command), *board_);
 }
 
 Launch::~Launch() = default;
@@ -129,9 +133,11 @@ Launch::~Launch() = default;
 void Launch::abandon() noexcept {
   if (resumed_) return;
   std::error_code ignored;
-  const auto files = std::distance(fs::directory_iterator(run_dir_, ignored), fs::directory_iterator());
-  if (files > 1) return;
-  fs::remove(fs::path(run_dir_) / "config.yaml", ignored);
+  const std::array<fs::path, 2> ours{fs::path(run_dir_) / "config.yaml", fs::path(run_dir_) / "log.txt"};
+  for (const fs::directory_entry& file : fs::directory_iterator(run_dir_, ignored)) {
+    if (std::find(ours.begin(), ours.end(), file.path()) == ours.end()) return;
+  }
+  for (const fs::path& file : ours) fs::remove(file, ignored);
   fs::remove(run_dir_, ignored);
 }
 

@@ -8,11 +8,13 @@
 
 #include "core/run_board.h"
 #include "rollout/config.h"
+#include "rollout/run_log.h"
 #include "rollout/worker_pool.h"
 
 namespace gristmill {
 
 struct LaunchOptions {
+  // "--log-level LEVEL" is appended (log.workers_level), and what WorkerPool appends.
   WorkerPool::Command worker_command;
   // Resuming: the run's directory, which must exist, and how often the run was launched before, so
   // that its workers play other episodes than last time. Empty: a new run, in a new directory.
@@ -34,7 +36,7 @@ class Launch {
   Launch& operator=(const Launch&) = delete;
 
   // The run never began: removes the directory of a new run again, as long as nothing but its
-  // config.yaml is in it.
+  // config.yaml and its log.txt are in it.
   void abandon() noexcept;
 
   const Config& config() const { return config_; }
@@ -42,6 +44,7 @@ class Launch {
   std::int64_t earlier_launches() const { return earlier_launches_; }
   RunBoard& board() { return *board_; }
   WorkerPool& pool() { return *pool_; }
+  RunLog& log() { return *log_; }
 
  private:
   void start(const LaunchOptions& options);
@@ -51,6 +54,7 @@ class Launch {
   bool resumed_ = false;
   std::int64_t earlier_launches_ = 0;
   std::unique_ptr<RunBoard> board_;
+  std::unique_ptr<RunLog> log_;  // outlives the workers
   std::unique_ptr<WorkerPool> pool_;
 };
 

@@ -19,6 +19,7 @@
 #include "rollout/finite.h"
 #include "rollout/parent_death.h"
 #include "rollout/policy.h"
+#include "rollout/run_log.h"
 #include "rollout/trajectory_buffer.h"
 
 namespace gristmill {
@@ -323,6 +324,7 @@ void work(RunBoard& board, int index, const EnvironmentFactory& make_environment
   const std::uint64_t seed = stream_seed(
       stream_seed(static_cast<std::uint64_t>(config.seed), static_cast<std::uint64_t>(row.incarnation())),
       static_cast<std::uint64_t>(index) + 1);
+  WorkerLog log(board.name(), index, config.log.workers_level);
   const auto environments = make_or_give_up(make_environments, config, seed);
   row.set_description(environments->spec().to_json());
   row.set_phase(Phase::kDescribed);
@@ -332,7 +334,10 @@ void work(RunBoard& board, int index, const EnvironmentFactory& make_environment
   }
   RolloutWorker worker(config, index, board, *environments, seed);
   row.set_phase(Phase::kRunning);
+  log.say(LogLevel::kInfo, "steps " + std::to_string(config.workers.envs_per_worker) + " environments of " +
+                               config.env.id + " with seed " + std::to_string(seed));
   worker.run();
+  log.say(LogLevel::kInfo, "ends as told, after " + std::to_string(row.get(Counter::kFrames)) + " frames");
 }
 
 }  // namespace

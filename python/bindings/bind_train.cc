@@ -18,16 +18,18 @@ namespace {
 // orderly way, and is thrown after it. Used by the thread that called train().
 class Hooks {
  public:
-  Hooks(py::object on_metrics, py::object on_event, py::object on_message)
+  Hooks(py::object on_metrics, py::object on_event, py::object on_message, py::object on_log)
       : on_metrics_(std::move(on_metrics)),
         on_event_(std::move(on_event)),
-        on_message_(std::move(on_message)) {}
+        on_message_(std::move(on_message)),
+        on_log_(std::move(on_log)) {}
 
   TrainHooks hooks() {
     TrainHooks hooks;
     hooks.on_metrics = [this](const Metrics& metrics) { call(on_metrics_, metrics); };
     hooks.on_event = [this](const WorkerEvent& event) { call(on_event_, event); };
     hooks.on_message = [this](const std::string& message) { call(on_message_, message); };
+    hooks.on_log = [this](int level, const std::string& text) { call(on_log_, level, text); };
     hooks.should_stop = [this] { return should_stop(); };
     return hooks;
   }
@@ -43,11 +45,11 @@ class Hooks {
   // the learner wait for it.
   static constexpr std::chrono::milliseconds kSignalInterval{20};
 
-  template <class Argument>
-  void call(const py::object& hook, const Argument& argument) {
+  template <class... Arguments>
+  void call(const py::object& hook, const Arguments&... arguments) {
     if (hook.is_none()) return;
     py::gil_scoped_acquire acquire;
-    keep_exception([&] { hook(argument); });
+    keep_exception([&] { hook(arguments...); });
   }
 
   bool should_stop() {
@@ -71,7 +73,7 @@ class Hooks {
     }
   }
 
-  const py::object on_metrics_, on_event_, on_message_;
+  const py::object on_metrics_, on_event_, on_message_, on_log_;
   std::exception_ptr raised_;
   Clock::time_point next_check_{};
 };
@@ -117,9 +119,9 @@ py::dict to_python(const TrainResult& result) {
 
 // (result as a dict, what a hook or a signal handler raised during the run, or None).
 py::tuple run_train(LaunchHolder& holder, const std::string& resume_from, py::object on_metrics,
-                    py::object on_event, py::object on_message) {
+                    py::object on_event, py::object on_message, py::object on_log) {
   if (!holder.launch) throw py::value_error("the launch is closed");
-  Hooks hooks(std::move(on_metrics), std::move(on_event), std::move(on_message));
+  Hooks hooks(std::move(on_metrics), std::move(on_event), std::move(on_message), std::move(on_log));
   TrainResult result;
   {
     py::gil_scoped_release release;
@@ -147,8 +149,9 @@ void bind_train(py::module_& module) {
 
   module.def(
       "train", &run_train, py::arg("launch"), py::arg("resume_from") = "", py::arg("on_metrics") = py::none(),
-      py::arg("on_event") = py::none(), py::arg("on_message") = py::none(),
+      py::arg("on_event") = py::none(), py::arg("on_message") = py::none(), py::arg("on_log") = py::none(),
       "Blocks until the run has ended; the GIL is free meanwhile. resume_from: a checkpoint's directory. "
+      "on_log(level, text): warnings and worse that workers said. "
       "Returns (result, raised): raised is what a hook or a signal handler raised, which ended the run in "
       "an orderly way, or None. Raises what keeps a run from starting.");
   module.def("process_age_s", &process_age_s, "Seconds since this process started.");

@@ -118,7 +118,8 @@ def train(
     on_metrics: typing.Any = None,
     on_event: typing.Any = None,
     on_message: typing.Any = None,
+    on_log: typing.Any = None,
 ) -> tuple:
     """
-    Blocks until the run has ended; the GIL is free meanwhile. resume_from: a checkpoint's directory. Returns (result, raised): raised is what a hook or a signal handler raised, which ended the run in an orderly way, or None. Raises what keeps a run from starting.
+    Blocks until the run has ended; the GIL is free meanwhile. resume_from: a checkpoint's directory. on_log(level, text): warnings and worse that workers said. Returns (result, raised): raised is what a hook or a signal handler raised, which ended the run in an orderly way, or None. Raises what keeps a run from starting.
     """

@@ -40,6 +40,9 @@ class Progress(Reporter):
     def message(self, text: str) -> None:
         self.say(text)
 
+    def log(self, level: int, text: str) -> None:
+        self.say(text)
+
     def closing(self) -> None:
         interruptible.hold()
 

@@ -35,6 +35,9 @@ class Reporter:
     def message(self, text: str) -> None:
         """A line for people."""
 
+    def log(self, level: int, text: str) -> None:
+        """A warning or worse that a worker said; level as in logging."""
+
     def closing(self) -> None:
         """The run is over: what is left is to close its files."""
 
@@ -174,7 +177,9 @@ def _train(
         reporter.metrics(metrics)
 
     try:
-        figures, raised = train_module.train(launch, checkpoint, on_metrics, reporter.event, reporter.message)
+        figures, raised = train_module.train(
+            launch, checkpoint, on_metrics, reporter.event, reporter.message, reporter.log
+        )
         reporter.closing()
     finally:
         if log is not None:
@@ -207,3 +212,6 @@ class _LoggingReporter(Reporter):
 
     def message(self, text: str) -> None:
         self._logger.info("%s", text)
+
+    def log(self, level: int, text: str) -> None:
+        self._logger.log(level, "%s", text)

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from gristmill import worker_log
 from gristmill import stack_report
 from gristmill.environments import ENVPOOL, GYMNASIUM, VectorEnvironment, make_vector
 from gristmill.spaces import UnusableEnvironmentError
@@ -51,10 +52,13 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m gristmill.worker", description=__doc__)
     parser.add_argument("--board", required=True, help="the run's board in shared memory")
     parser.add_argument("--index", required=True, type=int, help="this worker's row on it")
+    parser.add_argument("--log-level", default="off", help="what goes to the run's log (log.workers_level)")
     given = parser.parse_args(arguments)
     # Ctrl-C reaches the whole process group: the learner decides, and tells the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stack_report.install()
+
+    worker_log.install(given.board, given.index, given.log_level)
 
     from gristmill import _rollout
 

@@ -106,7 +106,7 @@ def _is_worker_of(folder: Path, pid: int) -> bool:
 def segments_of(pid: int) -> list[str]:
     """A run's parts only: other tests of this process may have queues and boxes of their own."""
     names = (segment.name for segment in gm.list_segments() if segment.pid == pid)
-    return [name for name in names if name.rsplit(".", 1)[1] in ("board", "queue", "box")]
+    return [name for name in names if name.rsplit(".", 1)[1] in ("board", "queue", "box", "log")]
 
 
 def read_events(folder: Path) -> dict[str, list[tuple[int, float]]]:

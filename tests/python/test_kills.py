@@ -68,7 +68,7 @@ def test_workers_are_gone_within_five_seconds_of_their_learners_death(tmp_path):
         await_until(lambda: not any(map(alive, workers)), "the workers are gone", seconds=5)
         process.communicate(timeout=60)
         left = segments_of(process.pid)
-        assert len(left) == 3
+        assert len(left) == 4
     finally:
         end(process)
     again = run("train", write_config(tmp_path, SMALL))

@@ -1,0 +1,61 @@
+"""Environments that talk. Importing this module registers them with Gymnasium: in a run,
+``env.id: gymnasium:chatty_environments:Chatty-v0`` with tests/python on PYTHONPATH."""
+
+import logging
+import os
+import signal
+import sys
+import warnings
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+
+logger = logging.getLogger("chatty")
+
+
+class Chatty(gymnasium.Env):
+    """Says something at each process's first step, in every way there is; "flood": a line at every step, too;
+    "kill": its process kills itself amid a flood, but for `once`, as in fault_environments."""
+
+    observation_space = spaces.Box(-1, 1, (3,), np.float32)
+    action_space = spaces.Discrete(2)
+    steps_in_process = 0
+
+    def __init__(self, kind="talk", once=None, render_mode=None):
+        self.kind, self.once = kind, once
+        self.t = 0
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.t = 0
+        return np.zeros(3, np.float32), {}
+
+    def step(self, action):
+        self.t += 1
+        Chatty.steps_in_process += 1
+        if Chatty.steps_in_process == 1:
+            self._talk()
+        if self.kind != "talk":
+            print("on and on", "x" * 4000)
+        if self.kind == "kill" and Chatty.steps_in_process == 1000 and not os.path.exists(self.once):
+            with open(self.once, "w"):
+                pass
+            os.kill(os.getpid(), signal.SIGKILL)
+        return np.full(3, self.t / 20, np.float32), 1.0, False, self.t >= 20, {}
+
+    def _talk(self):
+        print("printed,", "in a line")
+        print("printed to stderr", file=sys.stderr)
+        logger.debug("logged in detail")
+        logger.info("logged")
+        logger.error("logged, grave")
+        try:
+            raise ZeroDivisionError("the wheel came off")
+        except ZeroDivisionError:
+            logger.exception("logged with its traceback")
+        warnings.warn("warned of", stacklevel=1)
+        sys.stdout.write("begun, not ended")
+
+
+gymnasium.register("Chatty-v0", entry_point=Chatty)
