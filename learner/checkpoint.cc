@@ -159,6 +159,14 @@ Safetensors load_tensors(const fs::path& path, const FileHashes& hashes) {
   return tensors;
 }
 
+template <typename Map>
+const typename Map::mapped_type& entry_of(const Map& entries, const char* what, const std::string& name) {
+  const auto found = entries.find(name);
+  if (found != entries.end()) return found->second;
+  throw CheckpointError(std::string("the checkpoint has no ") + what + " \"" + name +
+                        "\": it was written by another program");
+}
+
 }  // namespace
 
 fs::path save_checkpoint(const fs::path& run_dir, const CheckpointState& state, std::int64_t keep) {
@@ -217,6 +225,14 @@ CheckpointState load_checkpoint(const fs::path& directory) {
   } catch (const std::exception& error) {
     throw CheckpointError("the checkpoint " + directory.string() + " cannot be used: " + error.what());
   }
+}
+
+std::int64_t counter_of(const CheckpointState& state, const std::string& name) {
+  return entry_of(state.counters, "counter", name);
+}
+
+const std::string& random_state_of(const CheckpointState& state, const std::string& name) {
+  return entry_of(state.random_states, "random state", name);
 }
 
 std::vector<fs::path> list_checkpoints(const fs::path& run_dir) {

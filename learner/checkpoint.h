@@ -66,6 +66,11 @@ std::filesystem::path save_checkpoint(const std::filesystem::path& run_dir, cons
 // of two different checkpoints; values that are not finite.
 CheckpointState load_checkpoint(const std::filesystem::path& directory);
 
+// An entry of `counters` or `random_states`. Throw CheckpointError when a checkpoint, another program's, has
+// none of that name.
+std::int64_t counter_of(const CheckpointState& state, const std::string& name);
+const std::string& random_state_of(const CheckpointState& state, const std::string& name);
+
 // Every checkpoint of a run, oldest first, unverified.
 std::vector<std::filesystem::path> list_checkpoints(const std::filesystem::path& run_dir);
 

@@ -341,14 +341,14 @@ class Training {
           "the checkpoint's policy is not this configuration's: their parameters differ");
     }
     learner_->restore(state.parameters, state.first_moment, state.second_moment, state.optimizer_steps);
-    learner_->restore_random_state(random_words(state.random_states.at("minibatches")));
+    learner_->restore_random_state(random_words(random_state_of(state, "minibatches")));
     episodes_.restore(state.episodes, {state.recent_returns.begin(), state.recent_returns.end()},
                       {state.recent_lengths.begin(), state.recent_lengths.end()});
     frames_ = state.frames;
     updates_ = state.updates;
     earlier_version_ = state.version;
     earlier_elapsed_s_ = state.elapsed_s;
-    result_.dropped_stale = state.counters.at("dropped_stale");
+    result_.dropped_stale = counter_of(state, "dropped_stale");
     note_solved();
   }
 

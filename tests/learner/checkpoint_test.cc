@@ -276,6 +276,14 @@ TEST_F(Checkpoint, that_does_not_fit_the_limits_is_an_error_and_the_one_before_s
   EXPECT_EQ(names(run_ / "checkpoints"), std::vector<std::string>{before.filename().string()});
 }
 
+TEST_F(Checkpoint, without_an_entry_that_is_needed_is_refused_by_its_name) {
+  const CheckpointState state = some_state(1);
+  EXPECT_EQ(counter_of(state, "dropped_stale"), 3);
+  EXPECT_EQ(random_state_of(state, "learner"), "0123456789abcdef");
+  EXPECT_THAT(refusal([&] { counter_of(state, "launches"); }), HasSubstr("no counter \"launches\""));
+  EXPECT_THAT(refusal([&] { random_state_of(state, "dice"); }), HasSubstr("no random state \"dice\""));
+}
+
 TEST_F(Checkpoint, of_a_directory_that_is_none_is_refused) {
   EXPECT_THAT(refusal([&] { load_checkpoint(run_ / "nowhere"); }), HasSubstr((run_ / "nowhere").string()));
   fs::create_directories(run_ / "odd" / "state.json");
