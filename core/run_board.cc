@@ -1,5 +1,7 @@
 #include "core/run_board.h"
 
+#include <algorithm>
+#include <bit>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -12,7 +14,12 @@ namespace gristmill {
 namespace {
 
 constexpr int kMaxRows = 4096;
-constexpr std::size_t kCounters = static_cast<std::size_t>(Counter::kCount);
+constexpr std::size_t kPublications = 16;
+
+// Spans that each process's ring holds: all rings together take 4 MiB, unless there are very many.
+std::size_t spans_of_a_ring(std::uint64_t rings) {
+  return std::clamp<std::size_t>(std::bit_floor((std::size_t{1} << 17) / rings), 256, 4096);
+}
 
 std::uint64_t now_ns() {
   return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -37,36 +44,50 @@ struct Control {
   std::atomic<std::uint32_t> stop{0};                 // 0 or 1; anyone, set once
   alignas(64) std::atomic<std::uint32_t> changes{0};  // any row's phase; read-modify-write
   EventCount changed;                                 // ready, stop and changes
+  alignas(64) std::atomic<std::uint32_t> tracing{0};  // 0 or 1; a profiler
+  // The learner process. Word pairs: `version` is 0 while `ns` is replaced.
+  struct Publication {
+    std::atomic<std::uint64_t> version{0};
+    std::atomic<std::uint64_t> ns{0};
+  };
+  alignas(64) std::array<Publication, kPublications> publications;
   alignas(64) SharedText<RunBoard::kTextBytes> config;
 };
 
 }  // namespace
 
-// Lines: the supervisor's, the process's, its counters, its texts.
+// Lines: the supervisor's, the process's, its counters and histograms, its texts.
 struct RunBoard::Row::Shared {
   alignas(64) std::atomic<std::int32_t> incarnation{0};
   alignas(64) std::atomic<std::uint64_t> identity{0};  // ProcessIdentity::pack()
   std::atomic<std::uint64_t> heartbeat_ns{0};          // monotonic clock; 0: never
   std::atomic<std::uint32_t> phase{0};
   std::atomic<std::uint32_t> reached{0};  // bit p: was in phase p
-  alignas(64) std::array<std::atomic<std::uint64_t>, kCounters> counters{};
+  alignas(64) std::array<std::atomic<std::uint64_t>, kCounterCount> counters{};
+  alignas(64) std::array<LogHistogram, kMeasureCount> histograms;
+  alignas(64) std::atomic<std::uint64_t> spans_written{0};  // never reset: a successor goes on
   alignas(64) SharedText<RunBoard::kDescriptionBytes> description;
   alignas(64) SharedText<RunBoard::kErrorBytes> error;
 };
 
 struct RunBoard::Impl {
+  // Control, a row for each worker and one for the learner, a ring for each of them.
   static std::size_t payload_bytes(std::uint64_t rows) {
-    return sizeof(Control) + rows * sizeof(Row::Shared);
+    return sizeof(Control) +
+           (rows + 1) * (sizeof(Row::Shared) + spans_of_a_ring(rows + 1) * sizeof(TraceSlot));
   }
 
   static std::uint64_t layout_hash() {
-    const std::array<std::uint64_t, 7> layout = {sizeof(Control),
-                                                 offsetof(Control, changes),
-                                                 offsetof(Control, config),
-                                                 sizeof(Row::Shared),
-                                                 kCounters,
-                                                 kDescriptionBytes,
-                                                 kErrorBytes};
+    const std::array<std::uint64_t, 10> layout = {sizeof(Control),
+                                                  offsetof(Control, changes),
+                                                  offsetof(Control, config),
+                                                  sizeof(Row::Shared),
+                                                  sizeof(TraceSlot),
+                                                  kCounterCount,
+                                                  kMeasureCount,
+                                                  kStageCount,
+                                                  kDescriptionBytes,
+                                                  kErrorBytes};
     return hash_bytes(layout.data(), sizeof layout);
   }
 
@@ -74,6 +95,9 @@ struct RunBoard::Impl {
     control = std::launder(reinterpret_cast<Control*>(segment.payload()));
     shared_rows = std::launder(reinterpret_cast<Row::Shared*>(segment.payload() + sizeof(Control)));
     rows = static_cast<int>(control->rows);
+    const auto rings = static_cast<std::size_t>(rows) + 1;
+    slots = std::launder(reinterpret_cast<TraceSlot*>(reinterpret_cast<std::byte*>(shared_rows + rings)));
+    ring_spans = spans_of_a_ring(rings);
   }
 
   void announce_change() {
@@ -81,11 +105,22 @@ struct RunBoard::Impl {
     control->changed.notify_all();
   }
 
+  Row row(RunBoard* board, int index) const {
+    Row row;
+    row.board_ = board;
+    row.shared_ = shared_rows + index;
+    row.ring_ = TraceRing(&row.shared_->spans_written, slots + static_cast<std::size_t>(index) * ring_spans,
+                          ring_spans);
+    return row;
+  }
+
   bool stopped() const { return control->stop.load(std::memory_order_acquire) != 0; }
 
   Segment segment;
   Control* control = nullptr;
   Row::Shared* shared_rows = nullptr;
+  TraceSlot* slots = nullptr;
+  std::size_t ring_spans = 0;
   int rows = 0;
 };
 
@@ -102,15 +137,17 @@ std::unique_ptr<RunBoard> RunBoard::create(const std::string& name, int rows) {
       Segment::create(name, SegmentKind::kRunBoard, Impl::layout_hash(), Impl::payload_bytes(count));
   auto* control = new (segment.payload()) Control;
   control->rows = count;
-  for (std::uint64_t i = 0; i < count; ++i) {
+  for (std::uint64_t i = 0; i <= count; ++i) {
     new (segment.payload() + sizeof(Control) + i * sizeof(Row::Shared)) Row::Shared;
   }
+  // The rings are zeros, which is what empty slots are.
   segment.mark_ready();
   return std::unique_ptr<RunBoard>(new RunBoard(std::make_unique<Impl>(std::move(segment))));
 }
 
-std::unique_ptr<RunBoard> RunBoard::attach(const std::string& name, Deadline deadline) {
-  Segment segment = Segment::attach(name, SegmentKind::kRunBoard, Impl::layout_hash(), deadline);
+std::unique_ptr<RunBoard> RunBoard::attach(const std::string& name, Deadline deadline,
+                                           Segment::Access access) {
+  Segment segment = Segment::attach(name, SegmentKind::kRunBoard, Impl::layout_hash(), deadline, access);
   const auto damaged = [&](const std::string& why) {
     return SegmentError(SegmentError::Reason::kCorrupt, "run board '" + name + "' is damaged: " + why);
   };
@@ -137,18 +174,18 @@ RunBoard::Row RunBoard::row(int index) {
     throw std::out_of_range("run board '" + name() + "': row " + std::to_string(index) + ", expected 0 to " +
                             std::to_string(impl_->rows - 1));
   }
-  Row row;
-  row.board_ = this;
-  row.shared_ = impl_->shared_rows + index;
-  return row;
+  return impl_->row(this, index);
 }
+
+RunBoard::Row RunBoard::learner() { return impl_->row(this, impl_->rows); }
 
 void RunBoard::Row::enter() {
   beat();
   shared_->identity.store(ProcessIdentity::self().pack(), std::memory_order_release);
 }
 
-void RunBoard::Row::beat() { shared_->heartbeat_ns.store(now_ns(), std::memory_order_relaxed); }
+void RunBoard::Row::beat() { beat(now_ns()); }
+void RunBoard::Row::beat(std::uint64_t now) { shared_->heartbeat_ns.store(now, std::memory_order_relaxed); }
 
 void RunBoard::Row::add(Counter counter, std::uint64_t n) {
   auto& value = shared_->counters[static_cast<std::size_t>(counter)];
@@ -158,6 +195,17 @@ void RunBoard::Row::add(Counter counter, std::uint64_t n) {
 void RunBoard::Row::set(Counter counter, std::uint64_t value) {
   shared_->counters[static_cast<std::size_t>(counter)].store(value, std::memory_order_relaxed);
 }
+
+void RunBoard::Row::record(Measure measure, std::uint64_t value, std::uint64_t times) {
+  shared_->histograms[static_cast<std::size_t>(measure)].record(value, times);
+}
+
+void RunBoard::Row::spend(Measure stage, std::uint64_t ns) {
+  add(counter_of(stage), ns);
+  record(stage, ns);
+}
+
+void RunBoard::Row::trace(const TraceSpan& span) { ring_.push(span); }
 
 void RunBoard::Row::set_phase(Phase phase) {
   const std::uint32_t reached = shared_->reached.load(std::memory_order_relaxed);
@@ -179,6 +227,7 @@ void RunBoard::Row::set_error(std::string_view text) { shared_->error.set(keep_e
 void RunBoard::Row::prepare(int incarnation) {
   shared_->identity.store(0, std::memory_order_relaxed);
   for (auto& counter : shared_->counters) counter.store(0, std::memory_order_relaxed);
+  for (LogHistogram& histogram : shared_->histograms) histogram.clear();
   shared_->description.set({});
   shared_->error.set({});
   shared_->incarnation.store(incarnation, std::memory_order_relaxed);
@@ -189,6 +238,10 @@ void RunBoard::Row::prepare(int incarnation) {
 
 std::uint64_t RunBoard::Row::get(Counter counter) const {
   return shared_->counters[static_cast<std::size_t>(counter)].load(std::memory_order_relaxed);
+}
+
+LogHistogram::Counts RunBoard::Row::histogram(Measure measure) const {
+  return shared_->histograms[static_cast<std::size_t>(measure)].counts();
 }
 
 Phase RunBoard::Row::phase() const {
@@ -246,6 +299,23 @@ void RunBoard::request_stop() {
 }
 
 bool RunBoard::stop_requested() const { return impl_->stopped(); }
+
+void RunBoard::set_tracing(bool on) { impl_->control->tracing.store(on ? 1 : 0, std::memory_order_relaxed); }
+bool RunBoard::tracing() const { return impl_->control->tracing.load(std::memory_order_relaxed) != 0; }
+
+void RunBoard::note_publication(std::uint64_t version, std::uint64_t now) {
+  Control::Publication& slot = impl_->control->publications[version % kPublications];
+  slot.version.store(0, std::memory_order_relaxed);
+  slot.ns.store(now, std::memory_order_release);           // not before the 0
+  slot.version.store(version, std::memory_order_release);  // pairs with published_at()
+}
+
+std::uint64_t RunBoard::published_at(std::uint64_t version) const {
+  const Control::Publication& slot = impl_->control->publications[version % kPublications];
+  if (slot.version.load(std::memory_order_acquire) != version) return 0;
+  const std::uint64_t ns = slot.ns.load(std::memory_order_acquire);
+  return slot.version.load(std::memory_order_relaxed) == version ? ns : 0;
+}
 
 std::uint32_t RunBoard::changes() const { return impl_->control->changes.load(std::memory_order_acquire); }
 

@@ -165,6 +165,11 @@ TrajectoryQueue::PutResult TrajectoryQueue::put_many(std::span<const std::byte* 
         }
         places.commit(claim);
         if (impl_->segment.lost()) continue;
+        if (claim.begin != result.run_begin + static_cast<std::uint64_t>(result.run_count)) {
+          result.run_begin = claim.begin;
+          result.run_count = 0;
+        }
+        result.run_count += static_cast<std::int64_t>(claim.count);
         result.put += static_cast<std::int64_t>(claim.count);
         continue;
       case Claim::Outcome::kClosed:

@@ -61,6 +61,9 @@ class TrajectoryQueue {
     Outcome outcome = Outcome::kOk;
     std::int64_t put = 0;                // trajectories that went in, from the front
     std::chrono::nanoseconds waited{0};  // time spent waiting for space, for the profile
+    // The last places in a row that it filled, for the trace: all of them unless it went in parts.
+    std::uint64_t run_begin = 0;
+    std::int64_t run_count = 0;
   };
 
   // n consecutive trajectories in place. Movable; releases at destruction. The queue object must
@@ -73,6 +76,8 @@ class TrajectoryQueue {
     ~Batch() { release(); }
 
     std::int64_t size() const { return size_; }
+    // Of the first trajectory, counting from the queue's beginning.
+    std::uint64_t position() const { return begin_; }
     // [size(), shape...] of field `index`, contiguous, row-major. Valid until release().
     std::byte* field(std::size_t index) const;
     // Frees the places. Batches may be released in any order; places become free in FIFO order.

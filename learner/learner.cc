@@ -98,6 +98,7 @@ UpdateStats Learner::update(const BatchView& batch, double progress) {
   stats.learning_rate = scheduled(schedule_, config_.learner.learning_rate, progress);
   scale_rewards(batch);
   if (on_policy_) compute_gae(batch);
+  charge(Measure::kLoss);
   const std::int64_t size = std::min(config_.learner.minibatch_trajectories, batch.trajectories);
   std::vector<std::int64_t> starts;
   for (std::int64_t begin = 0; begin < batch.trajectories; begin += size) starts.push_back(begin);
@@ -152,14 +153,17 @@ void Learner::compute_gae(const BatchView& batch) {
 bool Learner::learn_minibatch(const BatchView& rows, std::int64_t begin, UpdateStats& stats) {
   const PolicyOutput output = forward(rows);
   copy_outputs(output, rows);
+  charge(Measure::kForward);
   compute_advantages(rows, begin);
   const LossStats loss = compute_loss(rows);
+  charge(Measure::kLoss);
   if (!std::isfinite(loss.loss)) {
     stats.not_finite = "the loss is " + std::to_string(loss.loss);
     return false;
   }
   backward(rows);
   const torch::Tensor gradient = gradient_.to(torch::kCPU);
+  charge(Measure::kBackward);
   const auto count = static_cast<std::size_t>(gradient.numel());
   const Adam::Step step = optimizer_.step({host_parameters_.mutable_data_ptr<float>(), count},
                                           {gradient.const_data_ptr<float>(), count}, stats.learning_rate);
@@ -168,6 +172,7 @@ bool Learner::learn_minibatch(const BatchView& rows, std::int64_t begin, UpdateS
     return false;
   }
   to_device();
+  charge(Measure::kOptimiser);
   accumulate(stats.loss, loss);
   stats.grad_norm += step.grad_norm;
   return true;

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "core/stage_clock.h"
 #include "learner/batch.h"
 #include "learner/losses.h"
 #include "learner/optimizer.h"
@@ -38,6 +39,9 @@ class Learner {
 
   // All epochs over the batch. `progress` of the run in [0, 1], for the schedule.
   UpdateStats update(const BatchView& batch, double progress);
+
+  // The stages of updates are charged to `clock` from now on; it must outlive the learner.
+  void charge_to(StageClock* clock) { clock_ = clock; }
 
   Policy& policy() { return policy_; }
   // The flat parameters, [parameter_count].
@@ -70,6 +74,9 @@ class Learner {
   std::span<const float> acting_values(const BatchView& rows);
   void copy_log_std();
   void to_device();
+  void charge(Measure stage) {
+    if (clock_ != nullptr) clock_->charge(stage);
+  }
 
   const Config config_;
   const Schedule schedule_;
@@ -81,6 +88,7 @@ class Learner {
   Adam optimizer_;
   Random random_;
   LossOptions loss_options_;
+  StageClock* clock_ = nullptr;
 
   // Scratch, kept between calls.
   std::vector<float> rewards_, batch_targets_, batch_advantages_;      // [n, T] of the batch

@@ -20,6 +20,7 @@ constexpr std::array kLossNames = {
 constexpr std::array kStages = {
     std::pair{"workers/environment_share", Counter::kEnvironmentNs},
     std::pair{"workers/inference_share", Counter::kInferenceNs},
+    std::pair{"workers/assemble_share", Counter::kAssembleNs},
     std::pair{"workers/space_wait_share", Counter::kSpaceWaitNs},
     std::pair{"workers/copy_share", Counter::kCopyNs},
     std::pair{"workers/parameters_share", Counter::kParametersNs},

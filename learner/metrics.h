@@ -28,8 +28,8 @@ class LagHistogram {
 };
 
 // Where the workers' time went since each was started, all together: "workers/<stage>_share" for
-// environment, inference, space_wait (for a place in the queue), copy and parameters; they add up to 1.
-// Empty before anything was measured.
+// environment, inference, assemble, space_wait (for a place in the queue), copy and parameters; they add up
+// to 1. Empty before anything was measured.
 Metrics worker_shares(RunBoard& board);
 
 // Of one update, as it goes into the figures.

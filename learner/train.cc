@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -20,6 +21,7 @@
 #include "core/box.h"
 #include "core/run_board.h"
 #include "core/segment.h"
+#include "core/stage_clock.h"
 #include "core/trajectory_queue.h"
 #include "learner/batch.h"
 #include "learner/checkpoint.h"
@@ -72,7 +74,9 @@ class Training {
         launch_(launch),
         board_(launch.board()),
         pool_(launch.pool()),
-        hooks_(hooks) {
+        hooks_(hooks),
+        row_(board_.learner()),
+        clock_(board_, row_, config_.profile.counters) {
     at::set_num_threads(static_cast<int>(config_.learner.threads));
   }
   ~Training() { pool_.stop(kStopGrace); }
@@ -85,18 +89,30 @@ class Training {
       launch_.abandon();
       throw;
     }
+    row_.prepare(static_cast<int>(launch_.earlier_launches()));
+    row_.enter();
     publish();
     board_.announce_ready();
+    row_.set_phase(Phase::kRunning);
+    clock_.skip();
     while (!over()) {
       TrajectoryQueue::Batch batch = next_batch();
       if (batch.size() > 0) {
         const BatchView all = view_of(*queue_, batch);
         account(all);
-        if (const BatchView rows = usable_rows(all); rows.trajectories > 0) learn(rows);
+        const BatchView rows = usable_rows(all);
+        clock_.charge(Measure::kBatchView,
+                      trace_run(batch.position(), static_cast<std::uint64_t>(all.trajectories)));
+        if (rows.trajectories > 0) learn(rows);
         batch.release();
+        tell_board();
+        clock_.charge(Measure::kBatchView);
         publish();
+        clock_.charge(Measure::kPublish, box_->version());
       }
       look_after_the_run();
+      clock_.charge(Measure::kLog);
+      row_.beat();
     }
     return finish();
   }
@@ -112,7 +128,9 @@ class Training {
                                      trajectory_fields(environment, config_.workers.unroll),
                                      config_.queue.capacity);
     pool_.watch_queue(queue_.get());
+    for (const FieldSpec& field : queue_->spec()) trajectory_bytes_ += field.bytes();
     learner_ = std::make_unique<Learner>(config_, environment);
+    learner_->charge_to(&clock_);
     box_ = Box::create(
         box_name(board_.name()),
         {{.name = "parameters", .dtype = DType::kFloat32, .shape = {learner_->policy().parameter_count()}}});
@@ -142,6 +160,7 @@ class Training {
     const auto begin = Clock::now();
     auto got = queue_->get_many(config_.learner.batch_trajectories, Deadline::in(kPollSlice));
     interval_.add_wait(Clock::now() - begin);
+    clock_.charge(Measure::kBatchWait);
     if (got.outcome == TrajectoryQueue::Outcome::kBroken) {
       fail("the trajectory queue's shared memory is damaged");
     }
@@ -157,9 +176,11 @@ class Training {
       const std::int64_t lag = version - all.field<std::int64_t>(kVersion)[static_cast<std::size_t>(row)];
       interval_.add_lag(lag);
       lag_.add(lag);
+      row_.record(Measure::kPolicyLag, static_cast<std::uint64_t>(std::max<std::int64_t>(lag, 0)));
     }
     result_.dropped_stale += all.trajectories - static_cast<std::int64_t>(rows.size());
     if (is_identity(rows, all.trajectories)) return all;
+    row_.add(Counter::kCopiedBytes, rows.size() * trajectory_bytes_);
     gathered_.gather(all, rows);
     return gathered_.view();
   }
@@ -171,6 +192,9 @@ class Training {
     frames_ += frames;
     launch_frames_ += frames;
     interval_.add_frames(frames);
+    row_.record(Measure::kQueueFill, static_cast<std::uint64_t>(queue_->size()));
+    row_.add(Counter::kFrames, static_cast<std::uint64_t>(frames));
+    row_.add(Counter::kTrajectories, static_cast<std::uint64_t>(all.trajectories));
     episodes_.add(all);
     note_steps();
     note_solved();
@@ -185,7 +209,23 @@ class Training {
     result_.solved_at_s = process_age_s();
   }
 
+  // After each batch: what watchers of the board see of the run as a whole.
+  void tell_board() {
+    row_.set(Counter::kUpdates, static_cast<std::uint64_t>(updates_));
+    row_.set(Counter::kEpisodes, static_cast<std::uint64_t>(episodes_.finished()));
+    row_.set(Counter::kDroppedStale, static_cast<std::uint64_t>(result_.dropped_stale));
+    row_.set(Counter::kQueueSize, static_cast<std::uint64_t>(queue_->size()));
+    row_.set(Counter::kQueueSizeNs, StageClock::now_ns());
+    if (episodes_.finished() > 0) {
+      row_.set(Counter::kMeanReturn, std::bit_cast<std::uint64_t>(episodes_.mean_return()));
+    }
+  }
+
   void learn(const BatchView& rows) {
+    if (config_.learner.algorithm == "drain") {
+      ++updates_;
+      return;
+    }
     const UpdateStats stats = learner_->update(rows, progress());
     ++updates_;
     if (!stats.not_finite.empty()) {
@@ -203,10 +243,12 @@ class Training {
   void publish() {
     if (!result_.error.empty()) return;
     const auto* parameters = reinterpret_cast<const std::byte*>(learner_->parameters().data());
+    board_.note_publication(box_->version() + 1, StageClock::now_ns());
     const auto published = box_->publish({&parameters, 1}, Deadline::in(kStopGrace));
     if (published.outcome == Box::PublishOutcome::kBroken) {
       fail("the parameter box's shared memory is damaged");
     }
+    row_.set(Counter::kVersion, box_->version());
   }
 
   void look_after_the_run() {
@@ -253,6 +295,7 @@ class Training {
 
   TrainResult finish() {
     queue_->close();
+    row_.set_phase(result_.error.empty() ? Phase::kStopped : Phase::kFailed);
     pool_.stop(kStopGrace);
     look_after_workers();  // what they met at the end counts too
     launch_.log().finish(hooks_.on_log);
@@ -390,6 +433,9 @@ class Training {
   std::string environment_json_;
   std::unique_ptr<TrajectoryQueue> queue_;
   std::unique_ptr<Box> box_;
+  RunBoard::Row row_;  // the learner's own
+  StageClock clock_;
+  std::uint64_t trajectory_bytes_ = 0;
   std::unique_ptr<Learner> learner_;
   GatheredBatch gathered_;
   Episodes episodes_;

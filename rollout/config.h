@@ -29,7 +29,7 @@ struct Config {
 
   struct Env {
     std::string id = "cartpole";
-    std::string kwargs = "{}";  // a JSON object, for gymnasium.make
+    std::string kwargs = "{}";  // a JSON object, for gymnasium.make and the synthetic environment
   } env;
 
   struct Workers {
@@ -45,7 +45,7 @@ struct Config {
   } workers;
 
   struct Learner {
-    std::string algorithm = "appo";  // appo | impala | ppo
+    std::string algorithm = "appo";  // appo | impala | ppo | drain
     double learning_rate = 1e-3;
     std::string schedule = "constant";  // constant | linear
     std::int64_t batch_trajectories = 64;
@@ -91,6 +91,10 @@ struct Config {
     bool tensorboard = true;
     std::string workers_level = "info";  // debug | info | warning | error | off
   } log;
+
+  struct Profile {
+    bool counters = true;  // stage times and histograms on the board
+  } profile;
 };
 
 // Bad input: what() says file and line (or "override"), the key, the value, what was expected, and

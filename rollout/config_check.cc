@@ -43,7 +43,8 @@ std::string nearest_divisors(std::int64_t n, std::int64_t wish) {
 std::vector<std::string> contradictions(const ResolvedConfig& resolved) {
   std::vector<std::string> found;
   const Named named(resolved);
-  const auto& [seed, run, train, env, workers, learner, policy, queue, checkpoint, log] = resolved.config;
+  const auto& [seed, run, train, env, workers, learner, policy, queue, checkpoint, log, profile] =
+      resolved.config;
 
   const std::int64_t batch = learner.batch_trajectories;
   const std::int64_t minibatch = learner.minibatch_trajectories;
@@ -74,7 +75,7 @@ std::vector<std::string> contradictions(const ResolvedConfig& resolved) {
                     ": use at least " + std::to_string(needed));
   }
 
-  if (env.kwargs != "{}" && env.id.find(':') == std::string::npos) {
+  if (env.kwargs != "{}" && env.id.find(':') == std::string::npos && env.id != "synthetic") {
     found.push_back(named("env.kwargs", shown(env.kwargs)) + ": the native environment " + env.id +
                     " takes no arguments; leave it out, or use gymnasium:<id>");
   }

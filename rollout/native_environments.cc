@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "rollout/cartpole.h"
+#include "rollout/synthetic.h"
 #include "rollout/template_environment.h"
 #include "rollout/truncating.h"
 #include "rollout/vectorised.h"
@@ -14,11 +15,19 @@ namespace gristmill {
 
 namespace {
 
-using Maker = std::unique_ptr<VectorEnvironment> (*)(std::int64_t, std::uint64_t, std::int64_t);
+using Maker = std::unique_ptr<VectorEnvironment> (*)(std::int64_t, std::uint64_t, std::int64_t,
+                                                     const std::string&);
 
 template <typename E>
-std::unique_ptr<VectorEnvironment> make(std::int64_t count, std::uint64_t seed, std::int64_t first_index) {
+std::unique_ptr<VectorEnvironment> make(std::int64_t count, std::uint64_t seed, std::int64_t first_index,
+                                        const std::string& /*kwargs*/) {
   return std::make_unique<Vectorised<E>>(count, seed, first_index);
+}
+
+std::unique_ptr<VectorEnvironment> make_synthetic(std::int64_t count, std::uint64_t seed,
+                                                  std::int64_t first_index, const std::string& kwargs) {
+  return std::make_unique<SyntheticEnvironments>(SyntheticOptions::from_json(kwargs), count, seed,
+                                                 first_index);
 }
 
 struct Entry {
@@ -31,6 +40,7 @@ constexpr std::array kEntries = {
     Entry{"cartpole", make<CartPole>},
     Entry{"template", make<TemplateEnvironment>},
     Entry{"truncating", make<Truncating>},
+    Entry{"synthetic", make_synthetic},
 };
 
 const Entry* find(const std::string& id) {
@@ -41,8 +51,9 @@ const Entry* find(const std::string& id) {
 }  // namespace
 
 std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& id, std::int64_t count,
-                                                            std::uint64_t seed, std::int64_t first_index) {
-  if (const Entry* entry = find(id)) return entry->make(count, seed, first_index);
+                                                            std::uint64_t seed, std::int64_t first_index,
+                                                            const std::string& kwargs) {
+  if (const Entry* entry = find(id)) return entry->make(count, seed, first_index, kwargs);
   std::string known;
   for (const Entry& entry : kEntries) known.append(known.empty() ? "" : ", ").append(entry.id);
   throw std::invalid_argument("env.id: no native environment is called \"" + id + "\"; there are " + known +

@@ -14,43 +14,24 @@
 
 #include "core/box.h"
 #include "core/run_board.h"
+#include "core/stage_clock.h"
 #include "core/trajectory_queue.h"
 #include "rollout/actor.h"
 #include "rollout/finite.h"
 #include "rollout/parent_death.h"
 #include "rollout/policy.h"
+#include "rollout/random.h"
 #include "rollout/run_log.h"
 #include "rollout/trajectory_buffer.h"
 
 namespace gristmill {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 // Waits are cut into slices so that a worker beats its heart and sees a stop while it waits.
 constexpr milliseconds kWaitSlice{100};
 constexpr milliseconds kAttachTimeout{10'000};
-
-std::uint64_t nanoseconds_of(Clock::duration d) {
-  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::nanoseconds>(d).count());
-}
-
-// Charges the time since the last charge to a counter: one clock read per stage.
-class StageClock {
- public:
-  explicit StageClock(RunBoard::Row& row) : row_(row) {}
-  // `elsewhere`: how much of it another counter has already.
-  void charge(Counter counter, Clock::duration elsewhere = {}) {
-    const auto now = Clock::now();
-    row_.add(counter, nanoseconds_of(std::max(now - last_ - elsewhere, Clock::duration::zero())));
-    last_ = now;
-  }
-
- private:
-  RunBoard::Row& row_;
-  Clock::time_point last_ = Clock::now();
-};
 
 // An error that a restart would only repeat: it ends the run.
 class FatalError : public std::runtime_error {
@@ -70,19 +51,22 @@ class RolloutWorker {
         count_(environments.size()),
         unroll_(config.workers.unroll),
         synchronous_(config.learner.algorithm == "ppo"),
+        at_random_(config.learner.algorithm == "drain"),
         queue_(TrajectoryQueue::attach(queue_name(board.name()), Deadline::in(kAttachTimeout))),
         box_(Box::attach(box_name(board.name()), Deadline::in(kAttachTimeout))),
         policy_(config.policy, environments.spec()),
         actor_(policy_, stream_seed(seed, 1)),
+        random_(stream_seed(seed, 2)),
         buffer_(environments.spec(), count_, unroll_),
         final_observations_(environments.spec().observation_bytes() * static_cast<std::size_t>(count_)),
         final_values_(static_cast<std::size_t>(count_)),
         episode_returns_(static_cast<std::size_t>(count_)),
         episode_lengths_(static_cast<std::size_t>(count_)),
-        clock_(row_) {
+        clock_(board, row_, config.profile.counters) {
     if (queue_->spec() != buffer_.specs()) {
       throw std::runtime_error("the trajectory queue's fields are not this environment's");
     }
+    for (const FieldSpec& field : buffer_.specs()) trajectory_bytes_ += field.bytes();
     for (std::int64_t i = 0; i < count_; ++i) {
       store<std::int32_t>(buffer_.at(kWorker, 0), i, index);
       store<std::int32_t>(buffer_.at(kSlot, 0), i, static_cast<std::int32_t>(i));
@@ -93,7 +77,7 @@ class RolloutWorker {
   void run() {
     environments_.reset(buffer_.at(kObservations, 0));
     check_finite(buffer_.at(kObservations, 0), "observation");
-    clock_.charge(Counter::kEnvironmentNs);
+    clock_.charge(Measure::kEnvironment);
     if (!wait_for_parameters(1)) return;
     act(0);
     while (true) {
@@ -103,11 +87,12 @@ class RolloutWorker {
         // The actions at step T are the next trajectories' first: their values are the bootstrap.
         refresh_parameters();
         act(t + 1);
-        row_.beat();
+        beat();
         if (board_.stop_requested()) return;
       }
       if (!put()) return;
       buffer_.carry_observations();
+      clock_.charge(Measure::kAssemble);
       if (synchronous_) {
         // A batch is collected under one version, whole: the next one waits for its successor.
         if (!wait_for_parameters(version_ + 1)) return;
@@ -133,11 +118,15 @@ class RolloutWorker {
     for (std::int64_t i = 0; i < count_; ++i) {
       store<std::int64_t>(buffer_.at(kVersion, 0), i, static_cast<std::int64_t>(acted_version_));
     }
+    clock_.charge(Measure::kAssemble);
   }
+
+  // The clock has just been read where time is charged.
+  void beat() { clock_.on() ? row_.beat(clock_.last_ns()) : row_.beat(); }
 
   // Environments from step t to t + 1, with the actions that act(t) left.
   void step(std::int64_t t) {
-    if (frames_ == 0) row_.set(Counter::kFirstStepNs, nanoseconds_of(Clock::now().time_since_epoch()));
+    if (frames_ == 0) row_.set(Counter::kFirstStepNs, StageClock::now_ns());
     const Rows finals{final_observations_.data(),
                       static_cast<std::ptrdiff_t>(environments_.spec().observation_bytes())};
     const StepRows out{.observations = buffer_.at(kObservations, t + 1),
@@ -166,11 +155,12 @@ class RolloutWorker {
     }
     frames_ += static_cast<std::uint64_t>(count_);
     row_.set(Counter::kFrames, frames_);
-    clock_.charge(Counter::kEnvironmentNs);
+    clock_.charge(Measure::kEnvironment);
     if (any_truncated) value_final_observations(finals, t);
   }
 
   void value_final_observations(Rows finals, std::int64_t t) {
+    if (at_random_) return;
     // All rows at once: rows without an end hold stale observations, whose values are not used.
     actor_.values(finals, count_, {reinterpret_cast<std::byte*>(final_values_.data()), sizeof(float)});
     for (std::int64_t i = 0; i < count_; ++i) {
@@ -178,7 +168,7 @@ class RolloutWorker {
         store(buffer_.at(kFinalValues, t), i, final_values_[static_cast<std::size_t>(i)]);
       }
     }
-    clock_.charge(Counter::kInferenceNs);
+    clock_.charge(Measure::kInference);
   }
 
   // Actions and log-probabilities at step T belong to the next trajectories: a spare row each.
@@ -195,10 +185,30 @@ class RolloutWorker {
   std::size_t action_bytes() const { return environments_.spec().action_bytes(); }
 
   void act(std::int64_t t) {
-    actor_.act(buffer_.at(kObservations, t), count_,
-               {.actions = actions_at(t), .log_probs = log_probs_at(t), .values = buffer_.at(kValues, t)});
+    const ActRows out{
+        .actions = actions_at(t), .log_probs = log_probs_at(t), .values = buffer_.at(kValues, t)};
+    at_random_ ? act_at_random(out) : actor_.act(buffer_.at(kObservations, t), count_, out);
+    clock_.charge(Measure::kInference);
+    if (acted_version_ == version_) return;
     acted_version_ = version_;
-    clock_.charge(Counter::kInferenceNs);
+    const std::uint64_t published = board_.published_at(version_);
+    if (clock_.on() && published > 0 && clock_.last_ns() > published) {
+      row_.record(Measure::kParameterLatency, clock_.last_ns() - published);
+    }
+  }
+
+  void act_at_random(const ActRows& out) {
+    const EnvironmentSpec& spec = environments_.spec();
+    for (std::int64_t i = 0; i < count_; ++i) {
+      store<float>(out.log_probs, i, 0);
+      store<float>(out.values, i, 0);
+      if (spec.discrete()) {
+        store(out.actions, i, static_cast<std::int32_t>(random_.below(spec.action_count)));
+        continue;
+      }
+      auto* action = reinterpret_cast<float*>(out.actions.row(i));
+      for (std::int64_t a = 0; a < spec.action_dims; ++a) action[a] = random_.normal();
+    }
   }
 
   void carry_actions() {
@@ -211,13 +221,15 @@ class RolloutWorker {
 
   bool put() {
     std::int64_t done = 0;
-    Clock::duration waited{};
+    std::chrono::nanoseconds waited{};
+    std::uint64_t run = 0;  // the trace follows the last run of places; a put is seldom in parts
     std::vector<const std::byte*> fields(buffer_.fields().begin(), buffer_.fields().end());
     while (done < count_) {
       const auto result = queue_->put_many(fields, count_ - done, Deadline::in(kWaitSlice));
-      row_.add(Counter::kSpaceWaitNs, nanoseconds_of(result.waited));
       waited += result.waited;
       row_.add(Counter::kTrajectories, static_cast<std::uint64_t>(result.put));
+      if (result.run_count > 0)
+        run = trace_run(result.run_begin, static_cast<std::uint64_t>(result.run_count));
       done += result.put;
       for (std::size_t f = 0; f < fields.size(); ++f) {
         fields[f] += buffer_.specs()[f].bytes() * static_cast<std::size_t>(result.put);
@@ -228,8 +240,11 @@ class RolloutWorker {
         throw std::runtime_error("the trajectory queue's shared memory is damaged");
       }
     }
-    row_.set(Counter::kLastStepNs, nanoseconds_of(Clock::now().time_since_epoch()));
-    clock_.charge(Counter::kCopyNs, waited);
+    row_.set(Counter::kLastStepNs, StageClock::now_ns());
+    row_.add(Counter::kCopiedBytes, trajectory_bytes_ * static_cast<std::uint64_t>(count_));
+    clock_.charge(Measure::kCopy, run, Measure::kSpaceWait, static_cast<std::uint64_t>(waited.count()));
+    row_.set(Counter::kQueueSize, static_cast<std::uint64_t>(queue_->size()));
+    row_.set(Counter::kQueueSizeNs, clock_.on() ? clock_.last_ns() : StageClock::now_ns());
     return true;
   }
 
@@ -237,7 +252,7 @@ class RolloutWorker {
   void refresh_parameters() {
     if (synchronous_ || box_->version() == version_) return;
     pin_newest();
-    clock_.charge(Counter::kParametersNs);
+    clock_.charge(Measure::kParameters, version_);
   }
 
   void pin_newest() {
@@ -256,7 +271,7 @@ class RolloutWorker {
       box_->watch(version - 1, Deadline::in(kWaitSlice));
     }
     pin_newest();
-    clock_.charge(Counter::kParametersNs);
+    clock_.charge(Measure::kParameters, version_);
     return true;
   }
 
@@ -287,15 +302,18 @@ class RolloutWorker {
   const std::int64_t count_;
   const std::int64_t unroll_;
   const bool synchronous_;
+  const bool at_random_;  // the pipeline is measured: no network
   std::unique_ptr<TrajectoryQueue> queue_;
   std::unique_ptr<Box> box_;
   Policy policy_;
   Actor actor_;
+  Random random_;
   TrajectoryBuffer buffer_;
   Box::Pin pin_;
   std::uint64_t version_ = 0;        // pinned
   std::uint64_t acted_version_ = 0;  // of the last act()
   std::uint64_t frames_ = 0;
+  std::uint64_t trajectory_bytes_ = 0;
   std::vector<std::byte> final_observations_;
   std::vector<float> final_values_;
   std::vector<double> episode_returns_;

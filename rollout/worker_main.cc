@@ -27,11 +27,11 @@ int main(int argc, char** argv) {
   }
   gristmill::report_stacks();  // best effort: without it a hang is told without its place
   try {
-    return gristmill::run_worker(board, index,
-                                 [](const gristmill::Config& config, std::uint64_t seed, std::int64_t first) {
-                                   return gristmill::make_native_environments(
-                                       config.env.id, config.workers.envs_per_worker, seed, first);
-                                 });
+    return gristmill::run_worker(
+        board, index, [](const gristmill::Config& config, std::uint64_t seed, std::int64_t first) {
+          return gristmill::make_native_environments(config.env.id, config.workers.envs_per_worker, seed,
+                                                     first, config.env.kwargs);
+        });
   } catch (const std::exception& error) {
     std::cerr << "gristmill-worker " << index << ": " << error.what() << '\n';
     return 1;

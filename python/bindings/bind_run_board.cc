@@ -1,18 +1,11 @@
 #include <pybind11/stl.h>
 
-#include <array>
-
 #include "core/run_board.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/waiting.h"
 
 namespace gristmill::python {
 namespace {
-
-// In the order of Counter.
-constexpr std::array<const char*, static_cast<std::size_t>(Counter::kCount)> kCounterNames = {
-    "frames",  "episodes",      "trajectories",  "environment_ns", "inference_ns", "space_wait_ns",
-    "copy_ns", "parameters_ns", "first_step_ns", "last_step_ns",   "version"};
 
 const char* phase_name(Phase phase) {
   switch (phase) {
@@ -34,8 +27,9 @@ const char* phase_name(Phase phase) {
   return "unknown";
 }
 
-py::dict row_to_python(RunBoard& board, int index) {
-  const auto row = board.row(index);
+}  // namespace
+
+py::dict row_to_python(const RunBoard::Row& row) {
   py::dict counters;
   for (std::size_t i = 0; i < kCounterNames.size(); ++i) {
     counters[kCounterNames[i]] = row.get(static_cast<Counter>(i));
@@ -50,8 +44,6 @@ py::dict row_to_python(RunBoard& board, int index) {
   out["counters"] = counters;
   return out;
 }
-
-}  // namespace
 
 Counter counter_of(const std::string& name) {
   for (std::size_t i = 0; i < kCounterNames.size(); ++i) {
@@ -85,7 +77,7 @@ void bind_run_board(py::module_& module) {
               throw py::index_error("row " + std::to_string(index) + " of a board with " +
                                     std::to_string(self.rows()) + " rows");
             }
-            return row_to_python(self, index);
+            return row_to_python(self.row(index));
           },
           py::arg("index"), "Phase, pid, heartbeat, error and counters of one process, as a dict.")
       .def_property_readonly("config", &RunBoard::config, "The resolved configuration, as YAML.")

@@ -20,6 +20,7 @@ void bind_message_queue(py::module_& module);
 void bind_timer_queue(py::module_& module);
 void bind_timer_simulation(py::module_& module);
 void bind_run_board(py::module_& module);
+void bind_profile(py::module_& module);
 void bind_segments(py::module_& module);
 void bind_launch(py::module_& module);
 void bind_environments(py::module_& module);
@@ -32,5 +33,8 @@ void bind_policy(py::module_& module);
 
 // The counter with this name ("frames", …). Throws ValueError.
 Counter counter_of(const std::string& name);
+
+// Phase, pid, heartbeat, error and counters of a row.
+py::dict row_to_python(const RunBoard::Row& row);
 
 }  // namespace gristmill::python

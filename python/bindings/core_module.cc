@@ -12,6 +12,7 @@ PYBIND11_MODULE(_core, module) {
   bind_message_queue(module);
   bind_timer_queue(module);
   bind_run_board(module);
+  bind_profile(module);
   bind_segments(module);
   bind_launch(module);
   bind_environments(module);

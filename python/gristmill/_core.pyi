@@ -24,19 +24,26 @@ __all__: list[str] = [
     "TrajectoryQueue",
     "TrajectoryQueueStatistics",
     "VectorEnvironment",
+    "board_histograms",
+    "board_spans",
     "check_override",
     "config_options",
     "config_schema",
     "default_values",
+    "histogram_bounds",
     "is_native_environment",
+    "learner_row",
     "list_segments",
     "load_config",
     "native_environment_ids",
     "native_worker_command",
     "parse_config",
     "segment_name",
+    "set_tracing",
     "shared_memory_available",
+    "stages",
     "sweep_segments",
+    "watch_board",
 ]
 
 class ConfigError(ValueError):
@@ -503,6 +510,20 @@ def _timer_restart_ns(
     Of gristmill bench timers.
     """
 
+def board_histograms(board: RunBoard, row: typing.SupportsInt | typing.SupportsIndex | None) -> dict:
+    """
+    {measure: its buckets' counts, as the bytes of uint64} of a worker's row, or the learner's (None). Those without a count are left out.
+    """
+
+def board_spans(
+    board: RunBoard,
+    row: typing.SupportsInt | typing.SupportsIndex | None,
+    since: typing.SupportsInt | typing.SupportsIndex,
+) -> tuple:
+    """
+    (next, lost, spans): the trace spans of a row from number `since` on, as the bytes of uint64 [n, 4]: begin and duration in ns, stage, argument.
+    """
+
 def check_override(override: str) -> dict:
     """
     {dotted key: value}: the defaults with 'dotted.key=value'. Raises ConfigError when that is wrong by itself.
@@ -523,7 +544,17 @@ def default_values() -> dict:
     {dotted key: default}.
     """
 
+def histogram_bounds() -> list[int]:
+    """
+    The least value in each bucket of a histogram; the last bucket takes whatever is larger.
+    """
+
 def is_native_environment(id: str) -> bool: ...
+def learner_row(board: RunBoard) -> dict:
+    """
+    As RunBoard.row() of the learner's; mean_return is 0 before the first episode's end.
+    """
+
 def list_segments() -> list[SegmentInfo]:
     """
     Every segment of this user, in name order.
@@ -556,14 +587,29 @@ def segment_name(run: str, part: str) -> str:
     A name for a segment of this process.
     """
 
+def set_tracing(board: RunBoard, on: bool) -> None:
+    """
+    Whether every process of the run traces spans from now on.
+    """
+
 def shared_memory_available() -> int:
     """
     Bytes free in /dev/shm.
     """
 
+def stages(learner: bool) -> list[str]:
+    """
+    The stages of the learner's time, or of a worker's, in order.
+    """
+
 def sweep_segments() -> list[SegmentInfo]:
     """
     Removes the segments whose owner is proved dead, and returns them.
+    """
+
+def watch_board(name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = 1.0) -> RunBoard:
+    """
+    The board, mapped for reading alone: whatever would write to it ends the process. Raises SegmentError.
     """
 
 __version__: str = "0.1.0"

@@ -168,13 +168,77 @@ def clean() -> None:
 
 
 @app.command(
+    epilog="Example: gristmill profile configs/cartpole.yaml --html profile.html, or a grid: "
+    "gristmill profile configs/cartpole.yaml --sweep workers.count=1,2,4 workers.envs_per_worker=16,64"
+)
+def profile(
+    config: Config,
+    overrides: Overrides = None,
+    seconds: Annotated[float, typer.Option(min=0.5, max=3600, help="How long to measure.")] = 5.0,
+    warmup: Annotated[float, typer.Option(min=0, max=600, help="Seconds of learning before that.")] = 2.0,
+    as_json: Json = False,
+    html: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write a page that opens without a network.")
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write a second of every process, for ui.perfetto.dev."),
+    ] = None,
+    sweep: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=V,V…",
+            help="Measure every combination of these values; options with several values after it count too.",
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Of a sweep: draw it (.png, .svg).")
+    ] = None,
+    best: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Of a sweep: the fastest setting's config; CONFIG_best.yaml."),
+    ] = None,
+) -> None:
+    """Run a configuration for some seconds: where the time goes, what bounds the speed, what to change."""
+    from gristmill import commands_profile
+
+    given = list(overrides or [])
+    if sweep:
+        raise typer.Exit(
+            commands_profile.sweep(config, given, sweep, seconds, warmup, as_json, html, plot, best)
+        )
+    raise typer.Exit(commands_profile.profile(config, given, seconds, warmup, as_json, html, trace))
+
+
+@app.command(epilog="Example: gristmill top, or for scripts: gristmill top --once --json")
+def top(
+    run: Annotated[
+        str | None,
+        typer.Argument(metavar="[RUN]", help="A run's name, its folder or its pid; all when left out."),
+    ] = None,
+    once: Annotated[bool, typer.Option("--once", help="Look once, over one interval, and end.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="With --once: print a list of runs as JSON.")
+    ] = False,
+    interval: Annotated[float, typer.Option(min=0.1, max=60, help="Seconds between looks.")] = 1.0,
+) -> None:
+    """Watch the runs that go on, from another terminal. It only reads: no run is disturbed."""
+    from gristmill.top import top as show
+
+    raise typer.Exit(show(run, once or as_json, as_json, interval))
+
+
+@app.command(
     context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     add_help_option=False,
     epilog="Example: gristmill bench train --repeats 3",
 )
 def bench(context: typer.Context) -> None:
-    """Benchmarks beside the best alternatives, in the same run: bench box, queue, timers, train."""
+    """Benchmarks beside the best alternatives: bench box, queue, timers, train, pipeline; all; compare."""
     from gristmill.bench.box import bench_box
+    from gristmill.bench.compare import bench_compare
+    from gristmill.bench.everything import bench_all
+    from gristmill.bench.pipeline import bench_pipeline
     from gristmill.bench.queue import bench_queue
     from gristmill.bench.timers import bench_timers
     from gristmill.bench.train import bench_train
@@ -187,6 +251,13 @@ def bench(context: typer.Context) -> None:
     benches.command("train")(bench_train)
     benches.command("box")(bench_box)
     benches.command("timers")(bench_timers)
+    benches.command("pipeline", epilog="Example: gristmill bench pipeline --only profile_atari")(
+        bench_pipeline
+    )
+    benches.command("all", epilog="Example: gristmill bench all --folder before")(bench_all)
+    benches.command("compare", epilog="Example: gristmill bench compare before/box.json after/box.json")(
+        bench_compare
+    )
     benches(context.args or ["--help"], prog_name="gristmill bench")
 
 

@@ -13,6 +13,7 @@
 #include "core/fault_point.h"
 #include "core/segment.h"
 #include "core/shared_text.h"
+#include "core/stage_clock.h"
 #include "tests/core/forked.h"
 
 namespace gristmill {
@@ -247,6 +248,127 @@ TEST(SharedText, IsNeverAMixtureWhileItIsReplaced) {
   done = true;
   writer.join();
   EXPECT_GE(whole, 100);
+}
+
+TEST(RunBoard, TheLearnersRowIsBesideTheWorkers) {
+  const auto board = make_board(2);
+  RunBoard::Row learner = board->learner();
+  learner.prepare(0);
+  learner.enter();
+  learner.add(Counter::kUpdates, 3);
+  EXPECT_EQ(board->rows(), 2);
+  EXPECT_EQ(board->row(1).get(Counter::kUpdates), 0u);
+  EXPECT_EQ(RunBoard::attach(board->name(), Deadline::in(1s))->learner().get(Counter::kUpdates), 3u);
+}
+
+TEST(RunBoard, TimeSpentInAStageIsInItsCounterAndItsHistogramUntilTheRowIsPrepared) {
+  const auto board = make_board();
+  RunBoard::Row row = board->row(0);
+  row.spend(Measure::kCopy, 1000);
+  row.spend(Measure::kCopy, 3000);
+  row.record(Measure::kPolicyLag, 2, 7);
+  EXPECT_EQ(row.get(Counter::kCopyNs), 4000u);
+  EXPECT_EQ(row.histogram(Measure::kCopy)[LogHistogram::bucket_of(3000)], 1u);
+  EXPECT_EQ(row.histogram(Measure::kPolicyLag)[2], 7u);
+  EXPECT_EQ(row.histogram(Measure::kInference), LogHistogram::Counts{});
+  row.prepare(1);
+  EXPECT_EQ(row.histogram(Measure::kCopy), LogHistogram::Counts{});
+}
+
+TEST(RunBoard, EveryStageHasACounterOfItsOwn) {
+  for (std::size_t a = 0; a < kStageCount; ++a) {
+    for (std::size_t b = 0; b < a; ++b) {
+      EXPECT_NE(counter_of(static_cast<Measure>(a)), counter_of(static_cast<Measure>(b)));
+    }
+    const std::string counter = kCounterNames[static_cast<std::size_t>(counter_of(static_cast<Measure>(a)))];
+    EXPECT_EQ(counter, std::string(kMeasureNames[a]) + "_ns");
+  }
+}
+
+TEST(RunBoard, SpansOfARowAreReadByAnotherProcessEvenAfterARestart) {
+  const auto board = make_board();
+  board->row(1).trace({5, 6, Measure::kInference, 7});
+  board->row(1).prepare(1);
+  board->row(1).trace({8, 9, Measure::kCopy, 10});
+  board->learner().trace({1, 1, Measure::kPublish, 1});
+  const auto reader = RunBoard::attach(board->name(), Deadline::in(1s), Segment::Access::kReadOnly);
+  const TraceRing::Read read = reader->row(1).spans().read(0);
+  ASSERT_EQ(read.spans.size(), 2u);
+  EXPECT_EQ(read.spans[1].argument, 10u);
+  EXPECT_TRUE(reader->row(0).spans().read(0).spans.empty());
+  EXPECT_EQ(reader->learner().spans().read(0).spans.size(), 1u);
+}
+
+TEST(RunBoard, TracingIsSwitchedOnAndOffWhileTheRunGoesOn) {
+  const auto board = make_board();
+  const auto profiler = RunBoard::attach(board->name(), Deadline::in(1s));
+  EXPECT_FALSE(board->tracing());
+  profiler->set_tracing(true);
+  EXPECT_TRUE(board->tracing());
+  profiler->set_tracing(false);
+  EXPECT_FALSE(board->tracing());
+}
+
+TEST(RunBoard, RemembersWhenTheLastVersionsWerePublished) {
+  const auto board = make_board();
+  EXPECT_EQ(board->published_at(1), 0u);
+  for (std::uint64_t version = 1; version <= 40; ++version) board->note_publication(version, version * 100);
+  EXPECT_EQ(board->published_at(40), 4000u);
+  EXPECT_EQ(board->published_at(39), 3900u);
+  EXPECT_EQ(board->published_at(2), 0u);
+  EXPECT_EQ(board->published_at(41), 0u);
+}
+
+TEST(RunBoard, IsReadWithoutWritingToIt) {
+  const auto board = make_board();
+  board->set_config("seed: 3\n");
+  board->row(0).prepare(0);
+  board->row(0).enter();
+  board->row(0).add(Counter::kFrames, 9);
+  const auto reader = RunBoard::attach(board->name(), Deadline::in(1s), Segment::Access::kReadOnly);
+  EXPECT_EQ(reader->config(), "seed: 3\n");
+  EXPECT_EQ(reader->row(0).get(Counter::kFrames), 9u);
+  EXPECT_EQ(reader->row(0).phase(), Phase::kStarting);
+  EXPECT_FALSE(reader->tracing());
+  EXPECT_EQ(reader->published_at(3), 0u);
+}
+
+TEST(StageClock, ChargesTheTimeBetweenTwoChargesToTheLater) {
+  const auto board = make_board();
+  StageClock clock(*board, board->row(0), true);
+  const std::uint64_t begin = clock.last_ns();
+  ASSERT_TRUE(eventually([&] { return StageClock::now_ns() > begin + 2'000'000; }));
+  clock.charge(Measure::kEnvironment);
+  clock.charge(Measure::kInference);
+  const RunBoard::Row row = board->row(0);
+  EXPECT_GE(row.get(Counter::kEnvironmentNs), 2'000'000u);
+  EXPECT_EQ(row.get(Counter::kEnvironmentNs) + row.get(Counter::kInferenceNs), clock.last_ns() - begin);
+  EXPECT_EQ(row.spans().end(), 0u);
+}
+
+TEST(StageClock, SharesOutWhatWasAnothersAndTracesBoth) {
+  const auto board = make_board();
+  board->set_tracing(true);
+  StageClock clock(*board, board->row(0), true);
+  const std::uint64_t begin = clock.last_ns();
+  ASSERT_TRUE(eventually([&] { return StageClock::now_ns() > begin + 2'000'000; }));
+  clock.charge(Measure::kCopy, 77, Measure::kSpaceWait, 1'500'000);
+  EXPECT_EQ(board->row(0).get(Counter::kSpaceWaitNs), 1'500'000u);
+  const auto spans = board->row(0).spans().read(0).spans;
+  ASSERT_EQ(spans.size(), 2u);
+  EXPECT_EQ(spans[0].begin_ns, begin);
+  EXPECT_EQ(spans[1].begin_ns, begin + 1'500'000);
+  EXPECT_EQ(spans[1].argument, 77u);
+  EXPECT_EQ(spans[1].begin_ns + spans[1].duration_ns, clock.last_ns());
+}
+
+TEST(StageClock, SwitchedOffChargesNothing) {
+  const auto board = make_board();
+  StageClock clock(*board, board->row(0), false);
+  clock.charge(Measure::kEnvironment);
+  clock.charge(Measure::kCopy, 1, Measure::kSpaceWait, 5);
+  EXPECT_EQ(board->row(0).get(Counter::kEnvironmentNs), 0u);
+  EXPECT_EQ(board->row(0).histogram(Measure::kCopy), LogHistogram::Counts{});
 }
 
 #ifdef GRISTMILL_FAULT_POINTS

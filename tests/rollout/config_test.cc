@@ -263,6 +263,7 @@ TEST(ConfigTest, KeywordArgumentsMayBeAMappingOrJson) {
   EXPECT_THAT(error_of(id + "  kwargs: {a: .nan}"), HasSubstr("not finite"));
   EXPECT_THAT(error_of(id + "  kwargs: {a: 1, a: 2}"), HasSubstr("twice"));
   EXPECT_THAT(error_of("env: {id: cartpole, kwargs: {a: 1}}"), HasSubstr("takes no arguments"));
+  EXPECT_EQ(parse("env: {id: synthetic, kwargs: {step_us: 5}}").config.env.kwargs, R"({"step_us":5})");
 }
 
 TEST(ConfigTest, ADumpReadsBackToTheSameConfig) {
@@ -307,7 +308,7 @@ TEST(ConfigTest, TheSchemaDescribesEveryOption) {
     EXPECT_TRUE(described.contains("default")) << option.key;
   }
   EXPECT_FALSE(schema.at("additionalProperties").get<bool>());
-  EXPECT_EQ(schema.at("/properties/learner/properties/algorithm/enum"_json_pointer).size(), 3u);
+  EXPECT_EQ(schema.at("/properties/learner/properties/algorithm/enum"_json_pointer).size(), 4u);
   EXPECT_EQ(schema.at("/properties/learner/properties/learning_rate/exclusiveMinimum"_json_pointer), 0);
 }
 

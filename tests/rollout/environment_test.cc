@@ -130,7 +130,7 @@ TEST(NativeEnvironments, AnUnknownIdIsRefusedWithTheKnownOnes) {
     FAIL() << "accepted";
   } catch (const std::invalid_argument& error) {
     EXPECT_THAT(error.what(), HasSubstr("\"CartPole-v1\""));
-    EXPECT_THAT(error.what(), HasSubstr("cartpole, template, truncating"));
+    EXPECT_THAT(error.what(), HasSubstr("cartpole, template, truncating, synthetic"));
     EXPECT_THAT(error.what(), HasSubstr("gymnasium:CartPole-v1"));
   }
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -12,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.bench import box_processes, box_report, machine
+from gristmill.bench import box_processes, box_report, machine, result
 from gristmill.bench.box_report import TITLES, table
 from gristmill.bench.peers import default_folder
 from gristmill.bench.train import RunFailedError, last_json, run_limited
@@ -64,10 +63,28 @@ def _between_processes(console: Any, pythons: dict[str, str], missing: dict[str,
     return results
 
 
+def as_report(
+    runs: dict[str, list[dict[str, float]]], missing: dict[str, str], details: dict[str, Any]
+) -> result.Report:
+    """In the form of every benchmark: a test for each operation in one process, in seconds."""
+    made = result.Report("box", [], details=details)
+    titles = {key: title.replace("\n", " ") for key, title in TITLES.items()}
+    operations = list(dict.fromkeys(name for key in TITLES for run in runs.get(key, []) for name in run))
+    for operation in operations:
+        for key, title in titles.items():
+            values = [run[operation] for run in runs.get(key, []) if operation in run]
+            if values or key in missing:
+                ours, why = key == "gristmill", missing.get(key, "")
+                made.measurements.append(result.Measurement(operation, title, ours, "s", True, values, why))
+        made.compare(operation, titles["gristmill"], [t for key, t in titles.items() if key != "gristmill"])
+    return made
+
+
 def bench_box(
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each contestant, alternated.")] = 3,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the table there (PNG).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens without a network.")] = None,
 ) -> None:
     """gm.Box beside sharedbox, mp.Value, SharedMemory + Lock and Manager().Namespace(), in the same run.
 
@@ -105,16 +122,10 @@ def bench_box(
     for key, why in missing.items():
         print(f"missing: {key}: {why}")
     print(f"{machine.sentence()}; load before the run {load:.1f}")
-    if json_file:
-        document = {
-            "machine": machine.describe() | {"load": load},
-            "repeats": repeats,
-            "runs": runs,
-            "missing": missing,
-            "between_processes": rounds,
-            "resident_memory": memory,
-        }
-        json_file.write_text(json.dumps(document, indent=2) + "\n")
+    details = {"repeats": repeats, "between_processes": rounds, "resident_memory": memory}
+    made = as_report(runs, missing, details)
+    made.load = load
+    result.finish(made, json_file, html_file=html)
     if plot_file:
         box_report.plot(runs, rounds, plot_file)
     if any(not key.startswith("sharedbox") for key in missing):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from pathlib import Path
+from typing import Any
 
 
 def _field(path: str, key: str) -> str:
@@ -30,6 +31,7 @@ def describe() -> dict[str, str | int]:
     }
 
 
-def sentence() -> str:
-    m = describe()
+def sentence(described: dict[str, Any] | None = None) -> str:
+    """describe(), of this machine or of another's report, for people."""
+    m = described or describe()
     return f"{m['cores']} cores of {m['processor']}, {m['memory']}, Linux {m['kernel']}, Python {m['python']}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import sys
@@ -13,7 +12,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.bench import machine
+from gristmill.bench import machine, result
 from gristmill.bench.peers import PEERS, PeerMissingError, default_folder
 from gristmill.bench.train import RunFailedError, last_json, run_limited
 
@@ -180,11 +179,24 @@ def all_tests(scale: float) -> list[Test]:
 def _run(contestant: Contestant, key: str, peer_python: Path) -> None:
     theirs = contestant.arguments[1] in _THEIRS
     python = str(peer_python) if theirs else sys.executable
-    result = last_json(
+    figures = last_json(
         run_limited([python, str(_DRIVER), *contestant.arguments], _LIMIT_S, dict(os.environ)), "RESULT "
     )
-    contestant.runs.append(result[key])
-    contestant.extra.append(result)
+    contestant.runs.append(figures[key])
+    contestant.extra.append(figures)
+
+
+def as_report(tests: list[Test], details: dict[str, Any]) -> result.Report:
+    """In the form of every benchmark."""
+    made = result.Report("queue", [], details=details | {"tests": [asdict(test) for test in tests]})
+    for test in tests:
+        made.measurements += [
+            result.Measurement(test.title, c.title, c.ours, test.unit, test.less_is_better, c.runs, c.missing)
+            for c in test.contestants
+        ]
+        for ours, peers, at_least in test.targets:
+            made.compare(test.title, ours, peers, at_least)
+    return made
 
 
 def bench_queue(
@@ -193,6 +205,7 @@ def bench_queue(
     only: Annotated[str, typer.Option(help="Tests whose title has this text.")] = "",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every run's figures here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the ratios into this file (.png, .svg).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens without a network.")] = None,
     core_bench: Annotated[
         Path | None, typer.Option(help="message_queue_bench of a build with tests, for the C++ figures.")
     ] = None,
@@ -233,15 +246,9 @@ def bench_queue(
     core = _core_figures(core_bench)
     print(core)
     print(machine.sentence())
-    if json_file:
-        document = {
-            "machine": machine.describe(),
-            "repeats": repeats,
-            "scale": scale,
-            "tests": [{**asdict(test), "outcomes": test.outcomes()} for test in tests],
-            "core": core,
-        }
-        json_file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    result.finish(
+        as_report(tests, {"repeats": repeats, "scale": scale, "core": core}), json_file, html_file=html
+    )
     if plot:
         _plot(tests, plot)
     if failed:
@@ -268,15 +275,15 @@ def _print(tests: list[Test], repeats: int) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    result = Table(
+    drawn = Table(
         title=f"gm.Queue: median (least – most) of {repeats}; ratio against the best peer", show_lines=True
     )
     for column in ("test", "figures", "ratio", "target", ""):
-        result.add_column(column, no_wrap=column == "ratio")
+        drawn.add_column(column, no_wrap=column == "ratio")
     for test in tests:
         figures = "\n".join(f"{c.title}: {_spread(c, test)}" for c in test.contestants)
         outcomes = test.outcomes()
-        result.add_row(
+        drawn.add_row(
             test.title,
             figures,
             "\n".join(
@@ -285,7 +292,7 @@ def _print(tests: list[Test], repeats: int) -> None:
             "\n".join(f"{o['target']:g}×" for o in outcomes),
             "\n".join({True: "met", False: "missed", None: "–"}[o["met"]] for o in outcomes),
         )
-    Console(width=max(Console().width, 150)).print(result)
+    Console(width=max(Console().width, 150)).print(drawn)
 
 
 # Promised figures of message_queue_bench: (what, the row's beginning, unit, target, less is better).

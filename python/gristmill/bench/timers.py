@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict, dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gristmill.bench import machine
+from gristmill.bench import machine, result
 from gristmill.bench.peers import PEERS, PeerMissingError, default_folder
 from gristmill.bench.train import RunFailedError, last_json, run_limited
 
@@ -84,39 +83,39 @@ def table(cases: list[Case], missing: dict[str, str], repeats: int) -> Table:
     """Median (least – most) of each figure; the last column divides heapq's CPU time by the row's."""
     from rich.table import Table
 
-    result = Table(title=f"Timers of 10 minutes, restarted in turn: median (least – most) of {repeats}")
+    drawn = Table(title=f"Timers of 10 minutes, restarted in turn: median (least – most) of {repeats}")
     for column in ("", "longest queue", "memory, MiB", "CPU, s", "less CPU\nthan heapq"):
-        result.add_column(column, justify="left" if not column else "right", no_wrap=not column)
+        drawn.add_column(column, justify="left" if not column else "right", no_wrap=not column)
     for case in cases:
-        result.add_section()
-        result.add_row(f"[bold]{case.title}, {case.seconds:,} s[/bold]")
+        drawn.add_section()
+        drawn.add_row(f"[bold]{case.title}, {case.seconds:,} s[/bold]")
         reference = case.figure("heapq", "cpu_s")
         for key, title in TITLES.items():
             if key in missing:
-                result.add_row(title, f"missing: {missing[key]}")
+                drawn.add_row(title, f"missing: {missing[key]}")
                 continue
             runs = case.runs[key]
             cpu = case.figure(key, "cpu_s")
-            result.add_row(
+            drawn.add_row(
                 title,
                 _spread([run["longest"] for run in runs], "{:,.0f}"),
                 _spread([run["resident_bytes"] / 2**20 for run in runs], "{:.1f}"),
                 _spread([run["cpu_s"] for run in runs], "{:.4f}"),
                 f"{reference / cpu:,.1f}×" if reference and cpu else "–",
             )
-    return result
+    return drawn
 
 
 def restart_table(costs: dict[int, list[dict[str, float]]], repeats: int) -> Table:
     from rich.table import Table
 
-    result = Table(title=f"One restart to a later time, C++ loop, ns: median (least – most) of {repeats}")
+    drawn = Table(title=f"One restart to a later time, C++ loop, ns: median (least – most) of {repeats}")
     for column in ("timers", "in turn", "at random"):
-        result.add_column(column, justify="right")
+        drawn.add_column(column, justify="right")
     for size, runs in costs.items():
         values = [_spread([run[name] for run in runs], "{:.1f}") for name in ("in_turn_ns", "random_ns")]
-        result.add_row(f"{size:,}", *values)
-    return result
+        drawn.add_row(f"{size:,}", *values)
+    return drawn
 
 
 def plot(cases: list[Case], costs: dict[int, list[dict[str, float]]], path: Path) -> None:
@@ -184,6 +183,30 @@ def _run(python: str, *arguments: object) -> dict[str, float]:
     return last_json(run_limited(command, _LIMIT_S, dict(os.environ)), "RESULT ")
 
 
+def as_report(
+    cases: list[Case],
+    costs: dict[int, list[dict[str, float]]],
+    missing: dict[str, str],
+    details: dict[str, Any],
+) -> result.Report:
+    """In the form of every benchmark: CPU seconds and longest queue of each case; details: all."""
+    outcomes = {"cases": [asdict(case) | {"outcome": case.outcome()} for case in cases]}
+    outcomes |= {"restart": costs, "restart_outcome": restart_outcome(costs)}
+    made = result.Report("timers", [], details=details | outcomes)
+    for case in cases:
+        for name, unit, title in (("cpu_s", "s", "CPU"), ("longest", "timers", "longest queue")):
+            test = f"{case.title}: {title}"
+            for key, runs in case.runs.items():
+                values = [run[name] for run in runs]
+                ours = key.startswith("gristmill")
+                made.measurements.append(
+                    result.Measurement(test, TITLES[key], ours, unit, True, values, missing.get(key, ""))
+                )
+            target = 1 / CPU_TARGET if name == "cpu_s" else None
+            made.compare(test, TITLES["gristmill"], [TITLES["heapq"]], target)
+    return made
+
+
 def bench_timers(
     repeats: Annotated[int, typer.Option(min=1, help="Runs of each contestant, alternated.")] = 3,
     seconds: Annotated[
@@ -191,6 +214,7 @@ def bench_timers(
     ] = 3600,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write all figures there.")] = None,
     plot_file: Annotated[Path | None, typer.Option("--plot", help="Draw the figures there (PNG).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens without a network.")] = None,
 ) -> None:
     """gm.TimerQueue beside heapq, heapq that is re-heapified, and sortedcontainers, in the same run.
 
@@ -232,16 +256,9 @@ def bench_timers(
     for line in lines(cases, costs):
         print(line)
     print(f"{machine.sentence()}; load before the run {load:.1f}")
-    if json_file:
-        document = {
-            "machine": machine.describe() | {"load": load},
-            "repeats": repeats,
-            "cases": [asdict(case) | {"outcome": case.outcome()} for case in cases],
-            "restart": costs,
-            "restart_outcome": restart_outcome(costs),
-            "missing": missing,
-        }
-        json_file.write_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    made = as_report(cases, costs, missing, {"repeats": repeats})
+    made.load = load
+    result.finish(made, json_file, html_file=html)
     if plot_file:
         plot(cases, costs, plot_file)
     if any(key != "sortedcontainers" for key in missing):

@@ -16,7 +16,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gristmill.bench import machine, report
+from gristmill.bench import machine, report, result
 from gristmill.bench.peers import PEERS, Peer, PeerMissingError, default_folder
 
 # Those that train.
@@ -136,8 +136,9 @@ def bench_train(
     peers: Annotated[str, typer.Option(help=f"Of: {', '.join(_TRAINERS)}. Empty: none.")] = "sf,sb3",
     ours: Annotated[str, typer.Option(help=f"Of: {', '.join(OURS)}.")] = ",".join(OURS),
     configs: Annotated[Path, typer.Option(help="The folder of our configurations.")] = Path("configs"),
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write every run's figures here.")] = None,
+    json_file: Annotated[Path | None, typer.Option("--json", help="Write the report here.")] = None,
     plot: Annotated[Path | None, typer.Option(help="Draw the table into this file (.png, .svg).")] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page that opens without a network.")] = None,
 ) -> None:
     """Learn CartPole beside the peers in the same run: frames/s, seconds to a mean return of 475, ratios.
 
@@ -162,33 +163,49 @@ def bench_train(
             console.print(f"repeat {repeat + 1} of {repeats}: {contestant.title} …", highlight=False)
             try:
                 if contestant.ours:
-                    result = run_ours(configs / f"{contestant.key}.yaml", repeat, limit)
+                    figures = run_ours(configs / f"{contestant.key}.yaml", repeat, limit)
                 else:
-                    result = run_peer(PEERS[contestant.key], default_folder(), repeat, seconds, limit)
+                    figures = run_peer(PEERS[contestant.key], default_folder(), repeat, seconds, limit)
             except RunFailedError as error:
                 contestant.failures.append(f"seed {repeat}: {error}")
                 console.print(f"  failed: {error}", style="red", highlight=False, markup=False)
                 continue
-            contestant.runs.append(result)
-            console.print("  " + report.one_run(result), highlight=False)
+            contestant.runs.append(figures)
+            console.print("  " + report.one_run(figures), highlight=False)
 
     # Wide enough for the table wherever it goes: a file or a pipe has no width of its own.
     Console(width=max(Console().width, 140)).print(report.table(contestants, repeats))
     for contestant in contestants:
         print(f"{contestant.title}: {contestant.settings}")
     print(machine.sentence())
-    if json_file:
-        document = {
-            "machine": machine.describe(),
-            "repeats": repeats,
-            "contestants": [asdict(c) for c in contestants],
-            "ratios": report.ratios(contestants),
-        }
-        json_file.write_text(json.dumps(document, indent=2) + "\n")
+    result.finish(as_report(contestants, repeats), json_file, html_file=html)
     if plot:
         report.plot(contestants, plot)
     if any(c.failures for c in contestants):
         raise typer.Exit(1)
+
+
+def as_report(contestants: list[Contestant], repeats: int) -> result.Report:
+    """In the form of every benchmark. A run that was not solved has no time to be solved."""
+    made = result.Report(
+        "train", [], details={"repeats": repeats, "contestants": [asdict(c) for c in contestants]}
+    )
+    tests = (
+        ("frames/s while learning", "frames/s", False, report.fps),
+        ("from launch to a mean return of 475", "s", True, report.seconds_to_solve),
+    )
+    for title, unit, less_is_better, figures in tests:
+        for c in contestants:
+            values = figures(c)
+            missing = "" if values else c.missing or "not reached"
+            made.measurements.append(
+                result.Measurement(title, c.title, c.ours, unit, less_is_better, values, missing)
+            )
+        for c in contestants:
+            for peer in contestants:
+                if c.ours and not peer.ours:
+                    made.compare(title, c.title, [peer.title])
+    return made
 
 
 def _chosen(text: str, known: list[str], option: str) -> list[str]:
