@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from gristmill import worker_log
-from gristmill import stack_report
+from gristmill import stack_report, worker_log
 from gristmill.environments import ENVPOOL, GYMNASIUM, VectorEnvironment, make_vector
 from gristmill.spaces import UnusableEnvironmentError
 
