@@ -58,6 +58,15 @@ def test_idle_cores_are_a_reason_for_more_workers():
     assert found.gain > 2
 
 
+def test_cores_that_others_use_are_not_idle():
+    made = window({"environment": 0.95}, {"batch_wait": 0.9}, 0.3)
+    made.workers.delay = 0.7
+    found = diagnose([made] * 10, CONFIG, 2)
+    assert "workers.count" not in found.change
+    assert found.certainty == "likely"
+    assert "ready without a core 70% of its time" in found.sentence
+
+
 def test_both_sides_waiting_means_that_the_queue_is_too_small():
     found = told(
         {"space_wait": 0.4, "environment": 0.6},

@@ -222,7 +222,8 @@ def _workers(shares: _Shares, stage: str, config: Mapping[str, Any], cores: int)
         f"workers spend {shares.workers[stage]:.0%} of theirs on {_NAMES[stage]}."
     )
     most = 1 / max(1 - shares.batch_wait, 1e-3)
-    spare = cores - shares.cores
+    # Who is ready without a core needs one: others have those that this run does not use.
+    spare = cores - shares.cores if shares.delay < _LOADED else 0.0
     each = max(shares.worker_cores / count, 0.05)
     more = max(0, min(int(spare / each), 4 * count))
     if more >= 1:
