@@ -110,12 +110,12 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
 
   auto& env = config.env;
   option("env.id", env.id,
-         text("[A-Za-z0-9_]+|[a-z]+:[A-Za-z0-9_.:/-]+",
-              "a native environment's name such as cartpole, or gymnasium:<id> such as "
-              "gymnasium:LunarLander-v3"),
-         "environment: a native one (cartpole, synthetic), or gymnasium:<id>");
+         text("[A-Za-z0-9_]+|plugin:[^:]+:[A-Za-z0-9_]+|(?!plugin:)[a-z]+:[A-Za-z0-9_.:/-]+",
+              "a native environment's name such as cartpole, gymnasium:<id> such as "
+              "gymnasium:LunarLander-v3, envpool:<id>, or plugin:<library>:<name>"),
+         "environment: a native one (cartpole, synthetic), gymnasium:<id>, envpool:<id>, or plugin:<library>:<name>");
   option("env.kwargs", env.kwargs, json_object(),
-         "arguments for gymnasium.make or the synthetic environment, as a mapping");
+         "arguments for gymnasium.make, envpool.make or the plugin, as a mapping");
 
   auto& workers = config.workers;
   option("workers.count", workers.count, integers(1, 1024), "rollout worker processes");

@@ -78,12 +78,14 @@ class VectorEnvironment {
   virtual void step(Rows actions, const StepRows& out) = 0;
 };
 
-// Makes `count` copies of the native environment `id` (cartpole, template…), copy i seeded from
-// (seed, first_index + i). kwargs: a JSON object, for "synthetic" (rollout/synthetic.h) alone. Throws
-// std::invalid_argument naming the known ids, or what is wrong with kwargs.
+// Makes `count` copies of the native environment `id` (cartpole, template, …, or plugin:path.so:Name, see
+// rollout/plugin.h), copy i seeded from (seed, first_index + i). kwargs: a JSON object, for plugins and
+// "synthetic" (rollout/synthetic.h). Throws std::invalid_argument naming the known ids, or what is wrong with
+// kwargs.
 std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& id, std::int64_t count,
                                                             std::uint64_t seed, std::int64_t first_index,
                                                             const std::string& kwargs = "{}");
+// Whether gristmill-worker makes it. A plugin is not looked for.
 bool is_native_environment(const std::string& id);
 std::vector<std::string> native_environment_ids();
 

@@ -42,7 +42,10 @@ std::string default_run_name(const Config& config) {
   localtime_r(&now, &local);
   std::array<char, 32> stamp{};
   std::strftime(stamp.data(), stamp.size(), "%Y%m%d-%H%M%S", &local);
-  return plain(config.env.id) + "-s" + std::to_string(config.seed) + "-" + stamp.data();
+  // Of a plugin the name is enough: its path may be longer than a file's name.
+  const std::string& id = config.env.id;
+  const std::string shown = id.starts_with("plugin:") ? "plugin-" + id.substr(id.rfind(':') + 1) : id;
+  return plain(shown) + "-s" + std::to_string(config.seed) + "-" + stamp.data();
 }
 
 void make_private_directory(const fs::path& path) {

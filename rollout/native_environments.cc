@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "rollout/cartpole.h"
+#include "rollout/plugin.h"
 #include "rollout/synthetic.h"
 #include "rollout/template_environment.h"
 #include "rollout/truncating.h"
@@ -53,6 +54,7 @@ const Entry* find(const std::string& id) {
 std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& id, std::int64_t count,
                                                             std::uint64_t seed, std::int64_t first_index,
                                                             const std::string& kwargs) {
+  if (id.starts_with(kPluginPrefix)) return make_plugin_environments(id, kwargs, count, seed, first_index);
   if (const Entry* entry = find(id)) return entry->make(count, seed, first_index, kwargs);
   std::string known;
   for (const Entry& entry : kEntries) known.append(known.empty() ? "" : ", ").append(entry.id);
@@ -60,7 +62,9 @@ std::unique_ptr<VectorEnvironment> make_native_environments(const std::string& i
                               "; Gymnasium's are written gymnasium:ID, as in gymnasium:CartPole-v1");
 }
 
-bool is_native_environment(const std::string& id) { return find(id) != nullptr; }
+bool is_native_environment(const std::string& id) {
+  return id.starts_with(kPluginPrefix) || find(id) != nullptr;
+}
 
 std::vector<std::string> native_environment_ids() {
   std::vector<std::string> ids;

@@ -149,11 +149,15 @@ void bind_environments(py::module_& module) {
                            "Many environments stepped as one; the next episode begins in "
                            "the step of an episode's end.")
       .def(py::init([](const std::string& id, std::int64_t count, std::uint64_t seed,
-                       std::int64_t first_index) {
-             return std::make_unique<Environments>(make_native_environments(id, count, seed, first_index));
+                       std::int64_t first_index, const std::string& kwargs) {
+             return std::make_unique<Environments>(
+                 make_native_environments(id, count, seed, first_index, kwargs));
            }),
            py::arg("id"), py::arg("count") = 1, py::arg("seed") = 0, py::arg("first_index") = 0,
-           "Copies of a native environment, the i-th seeded from stream (seed, first_index + i).")
+           py::arg("kwargs") = "{}",
+           "Copies of a native environment, the i-th seeded from stream (seed, first_index + i). kwargs: a "
+           "JSON "
+           "object, for plugins.")
       .def_static(
           "wrap",
           [](py::object environments) {

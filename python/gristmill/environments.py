@@ -10,6 +10,7 @@ An environment is named or given as
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -21,6 +22,7 @@ from gristmill.spaces import UnusableEnvironmentError
 
 GYMNASIUM = "gymnasium:"
 ENVPOOL = "envpool:"
+PLUGIN = "plugin:"
 
 
 class VectorEnvironment(Protocol):
@@ -48,9 +50,11 @@ class VectorEnvironment(Protocol):
 class NativeVector:
     """Environments in C++, for a worker in Python."""
 
-    def __init__(self, env_id: str, count: int, seed: int, first_index: int) -> None:
+    def __init__(
+        self, env_id: str, kwargs: Mapping[str, Any], count: int, seed: int, first_index: int
+    ) -> None:
         try:
-            self._vector = _core.VectorEnvironment(env_id, count, seed, first_index)
+            self._vector = _core.VectorEnvironment(env_id, count, seed, first_index, json.dumps(kwargs))
         except ValueError as error:
             raise UnusableEnvironmentError(str(error)) from None
         self.reset = self._vector.reset_into
@@ -81,9 +85,9 @@ def make_vector(
     another attempt would not mend.
     """
     if is_native(env):
-        if kwargs:
+        if kwargs and not env.startswith(PLUGIN):
             raise UnusableEnvironmentError(f"the native environment {env} takes no arguments, got {kwargs}")
-        return NativeVector(env, count, seed, first_index)
+        return NativeVector(env, kwargs or {}, count, seed, first_index)
     if isinstance(env, str) and env.startswith(ENVPOOL):
         from gristmill.envpool_env import EnvPoolVector
 

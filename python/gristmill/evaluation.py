@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gristmill import _core
+from gristmill.environments import ENVPOOL, make_vector
 from gristmill.policy import Policy, load_policy
 from gristmill.trust import require
 
@@ -108,10 +109,14 @@ def _make(
 ) -> tuple[_core.VectorEnvironment, Callable[[Callable[[Any], None] | None], None]]:
     env_id: str = policy.config.env.id
     if render_mode is None and _core.is_native_environment(env_id):
-        return _core.VectorEnvironment(env_id, count, seed), lambda _: None
+        arguments = json.dumps(dict(policy.config.env.kwargs))
+        return _core.VectorEnvironment(env_id, count, seed, 0, arguments), lambda _: None
+    if render_mode is None and env_id.startswith(ENVPOOL):
+        pool = make_vector(env_id, policy.config.env.kwargs, count, seed)
+        return _core.VectorEnvironment.wrap(pool), lambda _: None
     if not env_id.startswith(_PREFIX):
         if env_id not in _DRAWN_AS:
-            raise _core.ConfigError(f"env.id = {env_id}: this environment in C++ cannot be drawn")
+            raise _core.ConfigError(f"env.id = {env_id}: this environment cannot be drawn")
         env_id = _PREFIX + _DRAWN_AS[env_id]
 
     from gristmill.gymnasium_env import GymnasiumVector
