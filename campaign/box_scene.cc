@@ -60,7 +60,7 @@ BoxScene::BoxScene(const Plan& plan, Result& result) : plan_(plan), result_(resu
   bytes_a_ = random.pick(kBytes) + random.below(9);
   bytes_b_ = random.between(kLeastPayload, 2000);
   slow_ = random.chance(0.4);
-  box_ = Box::create(segment_name("soak", "b" + std::to_string(plan.number)),
+  box_ = Box::create(segment_name(plan.run, "b" + std::to_string(plan.number)),
                      {{"a", DType::kUInt8, {static_cast<std::int64_t>(bytes_a_)}},
                       {"b", DType::kUInt8, {static_cast<std::int64_t>(bytes_b_)}}},
                      {{"first", ScalarType::kInt64, 0},

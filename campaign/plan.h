@@ -16,6 +16,7 @@ struct Plan {
   std::uint64_t number = 0;
   Part part = Part::kQueue;
   Mistake mistake = Mistake::kNone;
+  std::string run;  // of the segments' names: no other campaign's on this machine
   std::chrono::milliseconds duration{1500};
   std::chrono::milliseconds stall_limit{100};
 

@@ -36,7 +36,7 @@ QueueScene::QueueScene(const Plan& plan, Result& result) : plan_(plan), result_(
   const std::uint64_t overflow = random.below(12);
   if (overflow == 0) options.overflow = Overflow::kDropOldest;
   if (overflow == 1) options.overflow = Overflow::kLatest;
-  queue_ = MessageQueue::create(segment_name("soak", "q" + std::to_string(plan.number)), options);
+  queue_ = MessageQueue::create(segment_name(plan.run, "q" + std::to_string(plan.number)), options);
   room_ = room();
   gets_at_first_ = queue_->statistics().gets;
 }

@@ -60,7 +60,7 @@ void play_here(const Plan& plan, Result& result) {
 // Segments of ours that the round's process has left.
 void look_for_leftovers(pid_t round, Result& result) {
   for (const SegmentInfo& segment : list_segments()) {
-    if (segment.owner.pid != round || segment.name.find(".soak.") == std::string::npos) continue;
+    if (segment.owner.pid != round || segment.name.find(".soak-") == std::string::npos) continue;
     if (result.ended) result.find(Finding::kLeft, 1, segment.name);
     ::shm_unlink(segment.name.c_str());
   }
@@ -78,7 +78,9 @@ bool play_round(const Plan& plan, Result& result) {
     ::signal(SIGINT, SIG_IGN);  // the parent decides
     ::signal(SIGTERM, SIG_DFL);
     try {
-      play_here(plan, *there);
+      Plan here = plan;
+      here.run = "soak-" + std::to_string(::getpid());
+      play_here(here, *there);
       there->ended = true;
     } catch (const std::exception& error) {
       there->find(Finding::kBroken, 1, std::string("the round ended with an exception: ") + error.what());

@@ -16,10 +16,12 @@ namespace {
 using namespace std::chrono_literals;
 using Reason = SegmentError::Reason;
 
-// Segments of this campaign's rounds, whoever made them.
-bool is_ours(const SegmentInfo& segment) { return segment.name.find(".soak.c") != std::string::npos; }
-
 }  // namespace
+
+// Of this round, whoever made it.
+bool SegmentScene::is_ours(const SegmentInfo& segment) const {
+  return segment.name.find("." + plan_.run + ".c") != std::string::npos;
+}
 
 std::vector<Role> SegmentScene::cast() const {
   return {{"creator", Role::Side::kPuts, 3},
@@ -35,7 +37,7 @@ int SegmentScene::play(std::size_t role, Player& player) {
 int SegmentScene::create(Player& player) {
   for (std::uint64_t n = 1; !player.finishing(); ++n) {
     const std::string name =
-        segment_name("soak", "c" + std::to_string(plan_.number) + "-" + std::to_string(n));
+        segment_name(plan_.run, "c" + std::to_string(plan_.number) + "-" + std::to_string(n));
     if (n % 2 == 0) {
       std::unique_ptr<Box> box;
       {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "campaign/scene.h"
+#include "core/segment.h"
 
 namespace gristmill::campaign {
 
@@ -23,6 +24,7 @@ class SegmentScene : public Scene {
  private:
   enum RoleIndex : std::size_t { kCreator, kAttacher, kSweeper };
 
+  bool is_ours(const SegmentInfo& segment) const;
   int create(Player& player);
   int attach(Player& player);
   int sweep(Player& player);

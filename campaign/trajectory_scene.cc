@@ -35,7 +35,8 @@ TrajectoryScene::TrajectoryScene(const Plan& plan, Result& result)
   const FieldSpecs spec = {{"words", DType::kInt64, {static_cast<std::int64_t>(words_)}},
                            {"tag", DType::kInt64, {}},
                            {"odd", DType::kUInt8, {static_cast<std::int64_t>(odd_)}}};
-  queue_ = TrajectoryQueue::create(segment_name("soak", "t" + std::to_string(plan.number)), spec, capacity_);
+  queue_ =
+      TrajectoryQueue::create(segment_name(plan.run, "t" + std::to_string(plan.number)), spec, capacity_);
 }
 
 std::vector<Role> TrajectoryScene::cast() const {

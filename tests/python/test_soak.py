@@ -112,7 +112,7 @@ def test_an_interrupted_campaign_leaves_no_process_and_no_segment():
     process.send_signal(signal.SIGINT)
     assert process.wait(20) == 130
     process.stdout.close()
-    assert [s.name for s in gm.list_segments() if ".soak.q" in s.name and s.dead] == []
+    assert [s.name for s in gm.list_segments() if ".soak-" in s.name and s.dead] == []
 
 
 def test_the_command_plays_a_campaign_and_writes_what_it_found(tmp_path):
