@@ -58,6 +58,9 @@ class Tormentor {
   };
   static constexpr std::size_t kNone = ~std::size_t{0};
   static constexpr std::size_t kAny = kNone - 1;
+  static constexpr std::uint64_t kMs = 1'000'000;
+  // An operation that takes so long although it could go on will not end any more.
+  static constexpr std::uint64_t kHungAfter = 3000 * kMs;
 
   // armed: an index into all_points(), kNone, or kAny for one drawn by lot.
   void start(std::size_t slot, std::size_t armed);
