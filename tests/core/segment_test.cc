@@ -290,16 +290,20 @@ TEST(Segment, WithoutFileDescriptorsLeftItIsATypedErrorAndNothingIsLeft) {
   creator.mark_ready();
   Forked child([&] {
     const std::string mine = fresh_name();
-    const struct rlimit none {
-      3, 3
-    };
-    ::setrlimit(RLIMIT_NOFILE, &none);
-    const auto refusal_of = [](const std::function<void()>& body) {
+    struct rlimit limit {};
+    ::getrlimit(RLIMIT_NOFILE, &limit);
+    const auto refusal_of = [&](const std::function<void()>& body) {
+      const struct rlimit none {
+        3, limit.rlim_max
+      };
+      ::setrlimit(RLIMIT_NOFILE, &none);
       try {
         body();
       } catch (const std::exception& error) {
+        ::setrlimit(RLIMIT_NOFILE, &limit);  // sanitizers look at objects through pipes
         return std::string(error.what());
       }
+      ::setrlimit(RLIMIT_NOFILE, &limit);
       return std::string();
     };
     const std::string created = refusal_of([&] { Segment::create(mine, kKind, kLayout, 100); });
