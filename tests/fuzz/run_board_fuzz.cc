@@ -21,7 +21,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     return std::string(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   };
   for (int i = 0; i < 64 && !input.empty(); ++i) {
-    RunBoard::Row row = board->row(input.byte() % 2);
+    const int index = input.byte() % 3;
+    RunBoard::Row row = index == 2 ? board->learner() : board->row(index);
     switch (input.byte() % 8) {
       case 0:
         row.enter();
@@ -31,6 +32,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       case 1:
         row.set_error(text());
         row.add(Counter::kFrames, input.byte());
+        row.spend(static_cast<Measure>(input.byte() % kStageCount), input.byte());
+        row.trace({input.byte(), input.byte(), Measure::kCopy, input.byte()});
+        board->note_publication(input.byte(), input.byte());
         break;
       case 2:
         row.prepare(input.byte());
@@ -46,6 +50,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         row.since_beat();
         row.identity();
         row.reached(Phase::kRunning);
+        row.histogram(static_cast<Measure>(input.byte() % kMeasureCount));
+        require(row.spans().read(input.word()).spans.size() <= row.spans().size(), "spans fit their ring");
+        board->published_at(input.byte());
+        board->tracing();
         board->await_change(input.byte(), Deadline::now());
         board->await_ready(Deadline::now());
         break;
