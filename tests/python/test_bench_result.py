@@ -2,11 +2,13 @@
 
 import json
 from html.parser import HTMLParser
+from pathlib import Path
 
+import jsonschema
 import pytest
 from running import run
 
-from gristmill.bench import compare, pipeline, result, train
+from gristmill.bench import box, compare, pipeline, queue, result, timers, train
 
 
 def report(**values):
@@ -49,6 +51,30 @@ def test_a_report_comes_back_from_its_file_as_it_was(tmp_path):
     made.write(path)
     assert json.loads(path.read_text())["format"] == result.FORMAT
     assert result.read(path) == made
+
+
+def test_every_benchmarks_report_is_what_the_schema_says():
+    schema = json.loads((Path(result.__file__).parent / "report.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    queues = queue.all_tests(0.001)
+    for test in queues:
+        for contestant in test.contestants:
+            contestant.runs = [1.0, 2.0] if contestant.ours else []
+            contestant.missing = "" if contestant.ours else "no wheel"
+    case = timers.Case(1000, 100, 10)
+    for runs in case.runs.values():
+        runs.append({"cpu_s": 0.5, "longest": 1000.0})
+    costs = {size: [{"ns": 1.0, "in_turn_ns": 2.0, "scattered_ns": 3.0}] for size in timers.SIZES}
+    ours = train.Contestant("a", "ours", "", ours=True, runs=[{"fps": 10.0, "solved_at_s": 3.0}])
+    reports = [
+        queue.as_report(queues, {}),
+        timers.as_report([case], costs, {}, {}),
+        box.as_report({"gristmill": [{"read": 1e-8}]}, {"sharedbox": "no wheel"}, {}),
+        train.as_report([ours, train.Contestant("b", "peer", "", ours=False, missing="gone")], 1),
+    ]
+    for made in reports:
+        jsonschema.validate(json.loads(json.dumps(made.document())), schema)
+        assert made.measurements
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": "gristmill-bench/1", "bench": 1}'])
