@@ -25,21 +25,22 @@ PyObject* box_update(PyObject* self, PyObject* const* arguments, Py_ssize_t coun
     PyErr_SetString(PyExc_TypeError, "update() takes fields by keyword, such as update(lr=1e-3, step=7)");
     return nullptr;
   }
-  const std::shared_ptr<BoxState> held = *state;  // it may be closed while this waits
   {
-    QuickChanges quick(*held);
+    QuickChanges quick(**state);
     Py_ssize_t done = 0;
     for (; done < given; ++done) {
-      const BoxField* field = held->find(PyTuple_GET_ITEM(names, done));
+      const BoxField* field = (*state)->find(PyTuple_GET_ITEM(names, done));
       if (field == nullptr || !quick.add(*field, arguments[done])) break;
     }
     std::uint64_t version = 0;
     if (done == given) {
-      const auto committed = quick.commit(&version);
+      const auto committed = quick.commit(*state, &version);
       if (committed == QuickChanges::Committed::kYes) return PyLong_FromUnsignedLongLong(version);
       if (committed == QuickChanges::Committed::kError) return nullptr;
     }
   }
+  if (open_state_of(self) == nullptr) return nullptr;
+  const std::shared_ptr<BoxState> held = *state;  // it may be closed while this waits
   return guarded([&]() -> PyObject* {
     py::dict values;
     for (Py_ssize_t i = 0; i < given; ++i) values[PyTuple_GET_ITEM(names, i)] = py::handle(arguments[i]);

@@ -142,6 +142,9 @@ struct BoxMethod {
   PyMethodDef* definition = nullptr;
 };
 std::span<const BoxMethod> box_methods();
+// box_bound.cc. A new reference, or null with an exception set.
+PyObject* bind_method(PyMethodDef* definition, PyObject* self);
+void make_bound_type();
 PyMethodDef* box_method_table();
 PyObject* box_close(PyObject* self, PyObject*);
 // The state of `self`, or null with BoxClosedError set. A reference into `self`: whoever lets Python code

@@ -42,16 +42,18 @@ bool QuickChanges::add_array(const BoxField& field, PyObject* value) {
   return true;
 }
 
-QuickChanges::Committed QuickChanges::commit(std::uint64_t* version) {
+QuickChanges::Committed QuickChanges::commit(const std::shared_ptr<BoxState>& state, std::uint64_t* version) {
   if (state_.box->read_only()) return Committed::kNot;
   const std::span<const Box::Words> scalars(changes().data(), pieces_);
   const std::span<const std::byte* const> arrays(pointers_.data(), arrays_);
   Box::PublishResult result;
+  std::shared_ptr<BoxState> held;  // it may be closed during the copy
   if (bytes_ < kCopyWithoutGil) {
     result = state_.box->update(scalars, arrays, Deadline::now());
   } else {
+    held = state;
     const py::gil_scoped_release release;
-    result = state_.box->update(scalars, arrays, Deadline::in(kSignalSlice));
+    result = held->box->update(scalars, arrays, Deadline::in(kSignalSlice));
   }
   if (result.outcome == Box::PublishOutcome::kOk) [[likely]] {
     *version = result.version;

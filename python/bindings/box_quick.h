@@ -27,9 +27,9 @@ class QuickChanges {
     return field.array < 0 ? add_text(field, value) : add_array(field, value);
   }
   enum class Committed { kYes, kNot, kError };
-  // kNot: another writer has its turn just now. kError: a Python exception is set. Large arrays are
-  // copied without the GIL: hold the state.
-  Committed commit(std::uint64_t* version);
+  // kNot: another writer has its turn just now. kError: a Python exception is set. `state` is the
+  // one given above, kept while a large copy runs without the GIL.
+  Committed commit(const std::shared_ptr<BoxState>& state, std::uint64_t* version);
 
  private:
   static constexpr std::size_t kMost = 16, kWords = 96;

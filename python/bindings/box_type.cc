@@ -49,7 +49,7 @@ PyObject* box_getattro(PyObject* self, PyObject* name) {
     if (const BoxField* field = state->find(name)) return read_field(*state, *field);
     if (Py_TYPE(self) == plain_type) {
       for (const BoxMethod& method : box_methods()) {
-        if (name == method.name) return PyCFunction_New(method.definition, self);
+        if (name == method.name) return bind_method(method.definition, self);
       }
     }
   }
@@ -79,13 +79,16 @@ bool write_field(const std::shared_ptr<BoxState>& shared, const BoxField& field,
       return true;
     }
   }
-  const std::shared_ptr<BoxState> held = shared;  // it may be closed while this waits
-  QuickChanges quick(*held);
-  if (field.array >= 0 && quick.add(field, value)) {
+  if (QuickChanges quick(*shared); field.words != 1 && quick.add(field, value)) {
     std::uint64_t version = 0;
-    if (const auto done = quick.commit(&version); done != QuickChanges::Committed::kNot) {
+    if (const auto done = quick.commit(shared, &version); done != QuickChanges::Committed::kNot) {
       return done == QuickChanges::Committed::kYes;
     }
+  }
+  const std::shared_ptr<BoxState> held = shared;  // it may be closed while this waits, or was meanwhile
+  if (held == nullptr) {
+    closed();
+    return false;
   }
   PyObject* ok = guarded([&] {
     Changes changes(*held);
@@ -239,6 +242,7 @@ void add_box_type(py::module_& module) {
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_BASETYPE | Py_TPFLAGS_HAVE_GC, slots};
   box_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));
   if (box_type == nullptr) throw py::error_already_set();
+  make_bound_type();
   module.def("set_plain_type",
              [](const py::type& type) { plain_type = reinterpret_cast<PyTypeObject*>(type.ptr()); });
   module.attr("BoxBase") = py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(box_type));

@@ -192,3 +192,20 @@ def test_sources_are_taken_whatever_their_layout_and_refused_whatever_their_byte
 
 def test_read_into_of_nothing_is_the_version_alone(box):
     assert box.read_into({}) == 1
+
+
+def test_a_bound_method_keeps_its_box_and_says_what_it_is():
+    update = gm.Box(step=0).update
+    assert update(step=5) == 2
+    assert update.__self__.step == 5
+    assert update.__name__ == "update"
+    assert "Writes several fields" in update.__doc__
+    assert repr(update).startswith("<bound method update of <Box ")
+    kept = [update.__self__.snapshot for _ in range(3)]
+    assert [snapshot().step for snapshot in kept] == [5, 5, 5]
+    with pytest.raises(TypeError, match="takes no arguments"):
+        kept[0](1)
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+        kept[0](fresh=True)
+    with pytest.raises(TypeError, match="takes no keyword arguments"):
+        update.__self__.pin(field="step")
