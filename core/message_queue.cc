@@ -29,7 +29,9 @@ bool MessageQueue::Impl::recover_if_due() {
   if (control.head.load(std::memory_order_relaxed) == tail.position) return false;
   const std::int64_t now = MessageTurn::now();
   std::int64_t before = control.recovered_at.load(std::memory_order_relaxed);
-  if (before <= now && now - before < EventCount::kSlice.count()) return false;
+  // Unsigned: a time that is damaged, or to come, is long ago.
+  const std::uint64_t since = static_cast<std::uint64_t>(now) - static_cast<std::uint64_t>(before);
+  if (since < static_cast<std::uint64_t>(EventCount::kSlice.count())) return false;
   if (!control.recovered_at.compare_exchange_strong(before, now, std::memory_order_relaxed)) return false;
   return recover() > 0;
 }

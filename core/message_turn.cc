@@ -6,7 +6,7 @@ namespace gristmill {
 
 bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
   if (has_ticket_ && ticket_of(turn) == ticket_) return false;
-  if (until(turn) > now) return true;
+  if (holds(turn, now)) return true;
   // Lapsed. Should its holder renew it in this moment, the exchange fails, or it takes the turn again.
   turns_.turn.compare_exchange_strong(turn, 0, std::memory_order_relaxed);
   return false;
@@ -38,7 +38,7 @@ bool MessageTurn::wait(std::int64_t now) {
   }
   // Tickets are few enough that "older" survives their wrapping round.
   const bool older = ((ticket_of(turn) - ticket_) & kTicketMask) < kTicketMask / 2;
-  if (turn != 0 && !mine && !older && until(turn) > now) return false;
+  if (turn != 0 && !mine && !older && holds(turn, now)) return false;
   const std::uint64_t renewed = static_cast<std::uint64_t>(now + kHold) << kTicketBits | ticket_;
   if (turns_.turn.compare_exchange_strong(turn, renewed, std::memory_order_relaxed)) {
     GRISTMILL_FAULT_POINT("message.turn.taken");

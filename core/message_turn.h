@@ -75,6 +75,10 @@ class MessageTurn {
   static constexpr std::uint64_t kTicketMask = (1 << kTicketBits) - 1;
   static std::uint64_t ticket_of(std::uint64_t turn) { return turn & kTicketMask; }
   static std::int64_t until(std::uint64_t turn) { return static_cast<std::int64_t>(turn >> kTicketBits); }
+  // One that holds for longer than anybody takes it is damage, not a turn.
+  static bool holds(std::uint64_t turn, std::int64_t now) {
+    return until(turn) > now && until(turn) - now <= 10 * kHold;
+  }
   bool is_anothers(std::uint64_t turn, std::int64_t now) const;
   bool give_back();
 

@@ -99,6 +99,24 @@ TEST_F(MessageQueueDamage, ACountBeyondAllMeasureMakesNoRoomForSoMany) {
   EXPECT_EQ(tags_of(taken.batch), MessageTags{1});
 }
 
+TEST_F(MessageQueueDamage, ATimeBeyondAllMeasureIsLongAgo) {
+  // Something that is not to be had keeps a get from ending before it has looked for the dead.
+  const auto reserved = queue_->reserve(100, Deadline::now());
+  for (const std::int64_t time : {std::numeric_limits<std::int64_t>::min(), std::int64_t{-1},
+                                  std::numeric_limits<std::int64_t>::max()}) {
+    control().recovered_at.store(time);
+    EXPECT_EQ(get(), Outcome::kTimedOut);
+    EXPECT_NE(control().recovered_at.load(), time) << "it was looked for";
+  }
+}
+
+TEST_F(MessageQueueDamage, ATurnThatNobodyCanHaveTakenKeepsNobodyWaiting) {
+  control().turns.turn.store(~std::uint64_t{0});
+  EXPECT_EQ(put_tag(*queue_, 1, Deadline::in(10s)), Outcome::kOk);
+  EXPECT_EQ(put_tag(*queue_, 6, Deadline::in(10s)), Outcome::kOk);
+  EXPECT_EQ(get_tags(*queue_), (MessageTags{1, 6}));
+}
+
 TEST_F(MessageQueueDamage, RandomWordsNeverCrashOrHang) {
   // Each in a process of its own: a crash is an ending that is not 0.
   for (unsigned seed = 0; seed < 150; ++seed) {
