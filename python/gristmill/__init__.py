@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gristmill.rollout_batch import RolloutBatch
     from gristmill.rollout_worker import Worker
     from gristmill.rollouts import Rollouts, WorkerError
+    from gristmill.sweep import SweepTable, sweep
     from gristmill.training import resume, train
     from gristmill.trajectory_spec import TrajectorySpec
 
@@ -68,6 +69,7 @@ _HOMES = {
     "gristmill.rollout_batch": ("RolloutBatch",),
     "gristmill.rollout_worker": ("Worker",),
     "gristmill.rollouts": ("Rollouts", "WorkerError"),
+    "gristmill.sweep": ("SweepTable", "sweep"),
     "gristmill.training": ("resume", "train"),
     "gristmill.trajectory_spec": ("TrajectorySpec",),
 }
@@ -93,6 +95,7 @@ __all__ = [
     "RunBoard",
     "RunFailedError",
     "SegmentError",
+    "SweepTable",
     "TimerQueue",
     "TrajectoryQueue",
     "TrajectorySpec",
@@ -104,6 +107,7 @@ __all__ = [
     "resume",
     "segment_name",
     "shared_memory_available",
+    "sweep",
     "sweep_segments",
     "train",
 ]

@@ -152,6 +152,25 @@ def options(
             print(styled(f"    {option.help} ({option.expected})", "2", sys.stdout))
 
 
+@app.command(epilog="Example: gristmill plot runs/sweep --out curves.html")
+def plot(
+    runs: Annotated[
+        list[str],
+        typer.Argument(metavar="RUN…", help="Runs' folders, their names under runs/, or folders of runs."),
+    ],
+    out: Annotated[
+        str, typer.Option(metavar="FILE", help="A .png or .html file; without an ending, both.")
+    ] = "learning_curves",
+    metric: Annotated[str, typer.Option(help="The figure to draw.")] = "rollout/ep_rew_mean",
+    x: Annotated[str, typer.Option(help="frames or seconds.")] = "frames",
+) -> None:
+    """Draw learning curves: for runs that differ in their seeds alone, their mean and spread."""
+    from gristmill.curves import plot as draw
+
+    for path in draw(runs, out, metric, x):
+        print(path)
+
+
 @app.command(epilog="Example: gristmill clean")
 def clean() -> None:
     """Remove shared memory that killed runs left behind; every start of a run does it, too."""

@@ -85,7 +85,7 @@ def make_vector(
     another attempt would not mend.
     """
     if is_native(env):
-        if kwargs and not env.startswith(PLUGIN):
+        if kwargs and not env.startswith(PLUGIN) and env != "synthetic":
             raise UnusableEnvironmentError(f"the native environment {env} takes no arguments, got {kwargs}")
         return NativeVector(env, kwargs or {}, count, seed, first_index)
     if isinstance(env, str) and env.startswith(ENVPOOL):

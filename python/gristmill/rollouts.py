@@ -138,11 +138,10 @@ class Rollouts:
         queue = self._start(n)
         for _ in itertools.count() if count is None else range(count):
             batch = self._take(queue, n, timeout)
-            try:
-                yield batch
-            finally:
-                batch.release()
-                del batch
+            # After a break the batch can still be used: it ends with its last reference.
+            yield batch
+            batch.release()
+            del batch
 
     def publish(self, policy: Any = None) -> int:
         """Gives the workers new parameters: a module, or a state dict; by default those of `policy`. Returns

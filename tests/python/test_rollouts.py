@@ -124,6 +124,15 @@ def test_views_are_released_by_the_loop_and_stay_valid_while_they_are_kept():
     torch.testing.assert_close(kept, before)  # closed: still valid
 
 
+def test_the_last_batch_can_be_used_after_the_loop():
+    with rollouts(rollout_policies.Counter) as r:
+        batch = next(r.batches(4, timeout=60))
+        assert batch["rewards"].shape == (4, 6)
+        for other in r.batches(4, timeout=60):
+            break
+        assert other["rewards"].shape == (4, 6)
+
+
 def test_a_loop_that_keeps_nothing_goes_round_the_queue_many_times():
     with rollouts(rollout_policies.Counter, capacity=8) as r:
         for batch in r.batches(4, count=30, timeout=60):
