@@ -10,6 +10,7 @@ import typing
 
 __all__: list[str] = [
     "Batch",
+    "BoardRow",
     "ConfigError",
     "Launch",
     "MessageBatch",
@@ -24,12 +25,16 @@ __all__: list[str] = [
     "TrajectoryQueue",
     "TrajectoryQueueStatistics",
     "VectorEnvironment",
+    "WorkerPool",
     "board_histograms",
     "board_spans",
     "check_override",
+    "checked_fields",
     "config_options",
     "config_schema",
     "default_values",
+    "die_with_parent",
+    "enter_row",
     "histogram_bounds",
     "is_native_environment",
     "learner_row",
@@ -43,6 +48,7 @@ __all__: list[str] = [
     "shared_memory_available",
     "stages",
     "sweep_segments",
+    "trajectory_fields",
     "watch_board",
 ]
 
@@ -111,6 +117,14 @@ class Batch:
         """
         Frees the places. Idempotent.
         """
+    def tensor(self, field: str) -> typing.Any:
+        """
+        The field as a torch tensor over the same memory. (Its array speaks DLPack, for other libraries.)
+        """
+    def tensors(self) -> dict:
+        """
+        Every field as a torch tensor.
+        """
 
 class TrajectoryQueueStatistics:
     @property
@@ -154,6 +168,10 @@ class TrajectoryQueue:
         Creates the segment `name` (see segment_name). fields: {name: (dtype, shape)} of one trajectory; capacity: trajectories. Raises SegmentError, ValueError.
         """
     def __getstate__(self) -> str: ...
+    def __init__(self, fields: dict, capacity: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        As create(), under a name of its own choosing.
+        """
     def __len__(self) -> int: ...
     def __repr__(self) -> str: ...
     def __setstate__(self, arg0: str) -> None: ...
@@ -171,7 +189,7 @@ class TrajectoryQueue:
         """
     def put(self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None) -> None:
         """
-        Copies one trajectory in, {name: array [shape…]}. Raises TimeoutError when the queue stays full, QueueClosed.
+        Copies one trajectory in, {name: array or tensor [shape…]}. Raises TimeoutError when the queue stays full, QueueClosed.
         """
     def put_many(
         self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex | None = None
@@ -388,7 +406,28 @@ class RunBoard:
         """
         Raises SegmentError.
         """
+    @staticmethod
+    def create(name: str, rows: typing.SupportsInt | typing.SupportsIndex) -> RunBoard:
+        """
+        Creates the segment `name` (see segment_name). Raises SegmentError.
+        """
     def __len__(self) -> int: ...
+    def announce_ready(self) -> None:
+        """
+        By the creator: queue and box are there.
+        """
+    def await_change(
+        self,
+        seen: typing.SupportsInt | typing.SupportsIndex,
+        timeout: typing.SupportsFloat | typing.SupportsIndex,
+    ) -> int:
+        """
+        Waits until `changes` is no longer `seen`; returns it.
+        """
+    def await_ready(self, timeout: typing.SupportsFloat | typing.SupportsIndex) -> bool:
+        """
+        By a worker: waits for announce_ready(). False: timed out, or stopped.
+        """
     def request_stop(self) -> None:
         """
         Asks every process of the run to end in an orderly way.
@@ -397,6 +436,19 @@ class RunBoard:
         """
         Phase, pid, heartbeat, error and counters of one process, as a dict.
         """
+    def set_config(self, yaml: str) -> None:
+        """
+        By the creator, before workers start.
+        """
+    def unlink(self) -> None:
+        """
+        Removes the name; mappings stay valid.
+        """
+    @property
+    def changes(self) -> int:
+        """
+        Changes of phase so far.
+        """
     @property
     def config(self) -> str:
         """
@@ -404,6 +456,11 @@ class RunBoard:
         """
     @property
     def name(self) -> str: ...
+    @property
+    def owner(self) -> int:
+        """
+        Its creator's pid.
+        """
     @property
     def stop_requested(self) -> bool: ...
 
@@ -462,14 +519,19 @@ class VectorEnvironment:
         count: typing.SupportsInt | typing.SupportsIndex = 1,
         seed: typing.SupportsInt | typing.SupportsIndex = 0,
         first_index: typing.SupportsInt | typing.SupportsIndex = 0,
+        kwargs: str = "{}",
     ) -> None:
         """
-        Copies of a native environment, the i-th seeded from stream (seed, first_index + i).
+        Copies of a native environment, the i-th seeded from stream (seed, first_index + i). kwargs: a JSON object, for plugins.
         """
     def __len__(self) -> int: ...
     def reset(self) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]:
         """
         Begins an episode in each; returns observations [E, *shape].
+        """
+    def reset_into(self, observations: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]) -> None:
+        """
+        As reset(), into the rows of an array.
         """
     def set_cartpole_state(
         self,
@@ -490,6 +552,63 @@ class VectorEnvironment:
         """
         actions: [E] integers or [E, dims] numbers. Returns (observations, rewards, terminated, truncated, final_observations); rows of the last are of this step only where an episode ended.
         """
+    def step_into(
+        self,
+        actions: typing.Any,
+        observations: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]],
+        rewards: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]],
+        terminated: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]],
+        truncated: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]],
+        final_observations: numpy.ndarray[typing.Any, numpy.dtype[typing.Any]],
+    ) -> None:
+        """
+        As step(), into the rows of arrays, which may lie any stride apart.
+        """
+
+class WorkerPool:
+    """
+    Starts a run's worker processes by exec, watches and restarts them. stop() ends them, and so does the end of the object.
+    """
+    def __init__(
+        self, config: ResolvedConfig, command: collections.abc.Sequence[str], board: typing.Any
+    ) -> None:
+        """
+        config: workers.count and the time-outs; command: of one worker, `--board NAME --index I` is appended. Raises RuntimeError when it cannot be started.
+        """
+    def stop(self, grace: typing.SupportsFloat | typing.SupportsIndex = 2.0) -> None:
+        """
+        Asks the workers to end, and kills those that have not after `grace` seconds.
+        """
+    def take_events(self) -> list:
+        """
+        What happened since the last call: (kind, worker, pid, message).
+        """
+    def watch_queue(self, queue: typing.Any) -> None:
+        """
+        So that what a dead worker had claimed there is recovered at once.
+        """
+    @property
+    def alive(self) -> int: ...
+    @property
+    def failure(self) -> str:
+        """
+        Why it has given up; empty while all is well.
+        """
+    @property
+    def restarts(self) -> int: ...
+
+class BoardRow:
+    """
+    A worker's own row on the board: how far it is, and how it ended.
+    """
+    def add(self, counter: str, n: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def beat(self) -> None: ...
+    def set(self, counter: str, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def set_description(self, arg0: str) -> None: ...
+    def set_error(self, arg0: str) -> None: ...
+    def set_phase(self, arg0: str) -> None: ...
+    @property
+    def incarnation(self) -> int: ...
 
 def _simulate_timers(
     connections: typing.SupportsInt | typing.SupportsIndex,
@@ -529,6 +648,11 @@ def check_override(override: str) -> dict:
     {dotted key: value}: the defaults with 'dotted.key=value'. Raises ConfigError when that is wrong by itself.
     """
 
+def checked_fields(fields: dict) -> dict:
+    """
+    {name: (dtype name, shape)} as a queue would hold them. Raises TypeError, ValueError.
+    """
+
 def config_options() -> list[OptionInfo]:
     """
     Every option with its default, in order.
@@ -542,6 +666,16 @@ def config_schema() -> str:
 def default_values() -> dict:
     """
     {dotted key: default}.
+    """
+
+def die_with_parent(pid: typing.SupportsInt | typing.SupportsIndex) -> None:
+    """
+    Ends this process when its parent, `pid`, ends; at once if it has already.
+    """
+
+def enter_row(board: typing.Any, index: typing.SupportsInt | typing.SupportsIndex) -> BoardRow:
+    """
+    By a worker: the row is this process's now.
     """
 
 def histogram_bounds() -> list[int]:
@@ -605,6 +739,11 @@ def stages(learner: bool) -> list[str]:
 def sweep_segments() -> list[SegmentInfo]:
     """
     Removes the segments whose owner is proved dead, and returns them.
+    """
+
+def trajectory_fields(environment: str, unroll: typing.SupportsInt | typing.SupportsIndex) -> dict:
+    """
+    {name: (dtype, shape)} of a built-in policy's trajectories. environment: a description, as JSON.
     """
 
 def watch_board(name: str, timeout: typing.SupportsFloat | typing.SupportsIndex | None = 1.0) -> RunBoard:
