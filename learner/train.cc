@@ -28,6 +28,8 @@
 #include "learner/episodes.h"
 #include "learner/learner.h"
 #include "learner/metrics.h"
+#include "learner/run_timers.h"
+#include "learner/stall_account.h"
 #include "rollout/environment.h"
 #include "rollout/trajectory.h"
 #include "rollout/worker.h"
@@ -37,15 +39,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
-using std::chrono::seconds;
 
 constexpr milliseconds kPollSlice{50};
 constexpr milliseconds kStopGrace{1000};
-constexpr seconds kSilence{10};  // without a batch, after which the learner says so
-
-Clock::time_point after(Clock::time_point from, double s) {
-  return from + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(s));
-}
 
 double seconds_since(Clock::time_point begin) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
@@ -135,9 +131,7 @@ class Training {
         box_name(board_.name()),
         {{.name = "parameters", .dtype = DType::kFloat32, .shape = {learner_->policy().parameter_count()}}});
     if (!resume_from.empty()) restore(load_checkpoint(resume_from));
-    next_log_ = after(Clock::now(), config_.log.interval_s);
-    next_checkpoint_ = after(Clock::now(), config_.checkpoint.interval_s);
-    last_batch_ = Clock::now();
+    timers_.start(config_.log.interval_s, config_.checkpoint.interval_s, Clock::now());
     return true;
   }
 
@@ -150,6 +144,7 @@ class Training {
         if (phase == Phase::kDescribed || phase == Phase::kRunning) return row.description();
       }
       look_after_workers();
+      if (timers_.take(Clock::now()).stalled) say_stalled("no worker has made its environments");
       if (!result_.error.empty()) throw std::runtime_error(result_.error);
       if (interrupted_) return {};
       seen = board_.await_change(seen, Deadline::in(kPollSlice));
@@ -186,8 +181,7 @@ class Training {
   }
 
   void account(const BatchView& all) {
-    last_batch_ = Clock::now();
-    silent_ = false;
+    timers_.pushed(Clock::now());
     const std::int64_t frames = all.trajectories * all.unroll;
     frames_ += frames;
     launch_frames_ += frames;
@@ -253,22 +247,23 @@ class Training {
 
   void look_after_the_run() {
     look_after_workers();
-    const auto now = Clock::now();
-    if (now - last_batch_ > kSilence && !silent_) {
-      silent_ = true;
-      say("no batch for " + std::to_string(kSilence.count()) + " s: " + std::to_string(pool_.alive()) +
-          " of " + std::to_string(config_.workers.count) + " workers are alive, " +
-          std::to_string(queue_->size()) + " of " + std::to_string(config_.learner.batch_trajectories) +
-          " trajectories are there");
+    note_pushes();
+    const RunTimers::Due due = timers_.take(Clock::now());
+    if (due.stalled) say_stalled("no worker has pushed a trajectory");
+    if (due.log) log();
+    if (due.checkpoint) checkpoint();
+  }
+
+  // Trajectories may come long before there is a batch of them.
+  void note_pushes() {
+    for (int i = 0; i < board_.rows(); ++i) {
+      const std::chrono::nanoseconds last(board_.row(i).get(Counter::kLastStepNs));
+      timers_.pushed(Clock::time_point(last));
     }
-    if (now >= next_log_) {
-      log();
-      next_log_ = after(now, config_.log.interval_s);
-    }
-    if (config_.checkpoint.interval_s > 0 && now >= next_checkpoint_) {
-      checkpoint();
-      next_checkpoint_ = after(now, config_.checkpoint.interval_s);
-    }
+  }
+
+  void say_stalled(const std::string& what) const {
+    say(describe_stall(what, timers_.silent_s(Clock::now()), config_, pool_, queue_.get()));
   }
 
   void look_after_workers() {
@@ -280,6 +275,8 @@ class Training {
     }
     if (const std::string failure = pool_.failure(); !failure.empty()) fail(failure);
     if (hooks_.should_stop && hooks_.should_stop()) interrupted_ = true;
+    // Somebody asked for it on the board: the workers end, and nothing more will come.
+    if (board_.stop_requested() && !stopping_) interrupted_ = true;
   }
 
   bool over() const {
@@ -296,6 +293,7 @@ class Training {
   TrainResult finish() {
     queue_->close();
     row_.set_phase(result_.error.empty() ? Phase::kStopped : Phase::kFailed);
+    stopping_ = true;
     pool_.stop(kStopGrace);
     look_after_workers();  // what they met at the end counts too
     launch_.log().finish(hooks_.on_log);
@@ -449,8 +447,8 @@ class Training {
   std::int64_t earlier_version_ = 0;
   double earlier_elapsed_s_ = 0;
   std::uint64_t first_step_ = 0, last_step_ = 0;
-  Clock::time_point next_log_, next_checkpoint_, last_batch_;
-  bool silent_ = false;
+  RunTimers timers_{config_.workers.stall_warning_s, begin_};
+  bool stopping_ = false;
   bool interrupted_ = false;
   bool parameters_are_good_ = true;
 };
