@@ -382,6 +382,8 @@ class Rollouts:
         self._tell_events()
         if failure := self._pool.failure:
             raise WorkerError(failure, self._blamed)
+        if self._board.stop_requested:
+            raise RuntimeError("the rollouts were told to stop on their board")
 
     _blamed = -1
 

@@ -223,6 +223,16 @@ def test_the_same_seed_steps_the_same_episodes():
     assert not torch.equal(one["observations"], other["observations"])
 
 
+def test_a_stop_on_the_board_ends_the_loop():
+    with rollouts() as r:
+        loop = r.batches(4, timeout=60)
+        next(loop)
+        gm.RunBoard.attach(f"{r._prefix}.board").request_stop()
+        with pytest.raises(RuntimeError, match="told to stop"):
+            for _ in loop:
+                pass
+
+
 def test_closing_leaves_no_process_and_no_segment():
     r = rollouts(workers=2)
     for _ in r.batches(4, count=1, timeout=60):
