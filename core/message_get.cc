@@ -74,7 +74,7 @@ MessageQueue::Outcome MessageQueue::get_many(std::int64_t max, std::uint64_t max
     outcome = impl_->settle_get(step, deadline, &waited);
   }
   impl_->get_done(freed, left);
-  if (impl_->segment.lost()) [[unlikely]] {
+  if (impl_->lost()) [[unlikely]] {
     into.clear();
     return Outcome::kBroken;
   }
@@ -91,7 +91,7 @@ MessageQueue::TakeResult MessageQueue::take(std::int64_t max, std::uint64_t max_
     const std::uint64_t most = capacity_bytes() / RecordWord{}.stride();
     result.batch.messages_.reserve(std::min({want.messages, waiting, most}));
     const MessageStep step = impl_->reader.take(want, result.batch.messages_, deadline);
-    if (impl_->segment.lost()) [[unlikely]] {
+    if (impl_->lost()) [[unlikely]] {
       result.batch.messages_.clear();
       result.outcome = Outcome::kBroken;
       break;

@@ -71,7 +71,7 @@ MessageQueue::PutResult MessageQueue::Impl::put_all(const Source& source, Deadli
   for (std::uint64_t done = 0; done < count;) {
     const std::uint64_t length = source.length(done);
     const bool large = length > kLargeMessage;
-    if (segment.lost()) [[unlikely]] {
+    if (lost()) [[unlikely]] {
       result.outcome = Outcome::kBroken;
       break;
     }
@@ -89,7 +89,7 @@ MessageQueue::PutResult MessageQueue::Impl::put_all(const Source& source, Deadli
         writer.commit(step.position, length, length);
       }
       done += step.count;
-      if (segment.lost()) [[unlikely]] {
+      if (lost()) [[unlikely]] {
         result.outcome = Outcome::kBroken;
         break;
       }
@@ -148,7 +148,7 @@ MessageQueue::ReserveResult MessageQueue::reserve(std::uint64_t length, Deadline
   MessageTurn& turn = given != nullptr ? *given : own;
   while (result.outcome == Outcome::kOk) {
     const MessageStep step = impl_->writer.reserve(length, deadline, turn);
-    if (impl_->segment.lost()) [[unlikely]] {
+    if (impl_->lost()) [[unlikely]] {
       result.outcome = Outcome::kBroken;
       break;
     }

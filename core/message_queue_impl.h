@@ -27,7 +27,8 @@ struct MessageQueue::Impl {
         ring(map()),
         lease(ring.leases()),
         writer(ring, layout, lease),
-        reader(ring, lease) {}
+        reader(ring, lease),
+        lost_flag(segment.lost_flag()) {}
 
   MessageRing map() const {
     try {
@@ -66,6 +67,9 @@ struct MessageQueue::Impl {
   MessageLease lease;
   MessageWriter writer;
   MessageReader reader;
+  // Looked at for every message, hence at hand.
+  std::atomic<bool>* lost_flag;
+  bool lost() const { return lost_flag->load(std::memory_order_relaxed); }
   std::atomic<bool> return_on_signals{false};
 };
 
@@ -74,7 +78,7 @@ MessageQueue::Outcome MessageQueue::Impl::wait(EventCount& event, bool first, De
                                                const Ready& ready) {
   // Whoever is waited for is most likely about to act: giving it the core for a moment saves a sleep
   // and a wake, and costs nothing when there is nobody to give it to but the idle.
-  if (segment.lost()) return Outcome::kBroken;
+  if (lost()) return Outcome::kBroken;
   constexpr int kYields = 20;
   for (int i = 0; i < kYields && first && !deadline.is_now(); ++i) {
     if (ready()) return Outcome::kOk;

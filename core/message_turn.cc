@@ -12,6 +12,8 @@ bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
   return false;
 }
 
+bool MessageTurn::is_anothers_now(std::uint64_t turn) const { return is_anothers(turn, now()); }
+
 void MessageTurn::forget_dead() const {
   std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
   if (turn == 0) return;

@@ -58,7 +58,7 @@ class MessageTurn {
   // Whether another has the turn. Looks at the clock only when somebody has it.
   bool is_anothers() const {
     const std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
-    return turn != 0 && is_anothers(turn, now());
+    return turn != 0 && is_anothers_now(turn);
   }
   bool is_anothers(std::int64_t at) const {
     const std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
@@ -80,6 +80,7 @@ class MessageTurn {
     return until(turn) > now && until(turn) - now <= 10 * kHold;
   }
   bool is_anothers(std::uint64_t turn, std::int64_t now) const;
+  bool is_anothers_now(std::uint64_t turn) const;  // apart: the clock is not for the way of every message
   bool give_back();
 
   MessageTurns& turns_;

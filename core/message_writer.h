@@ -117,7 +117,7 @@ MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Dea
   GRISTMILL_FAULT_POINT("message.put.locked");
   if (guard.owner_died()) repair_locked();
   if (control.closed.load(std::memory_order_relaxed) != 0) return {Result::kClosed};
-  if (turn.is_anothers()) [[unlikely]]
+  if (control.turns.turn.load(std::memory_order_relaxed) != 0 && turn.is_anothers()) [[unlikely]]
     return {Result::kNothing};
   MessageCursor tail;
   if (!load_tail(&tail)) return {Result::kBroken};
@@ -138,7 +138,8 @@ MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Dea
     if (filler > 0) position = fill(position, filler);
     ring_.word(position).store(record.pack(), std::memory_order_relaxed);
     GRISTMILL_FAULT_POINT("message.put.word");
-    source.copy(i, ring_.data(position), copy_bytes);
+    source.copy(i, ring_.data(position),
+                [](std::byte* to, const std::byte* from, std::size_t n) { copy_bytes(to, from, n); });
     GRISTMILL_FAULT_POINT("message.put.copied");
     last = position;
     position = ring_.after(position, record.stride());
