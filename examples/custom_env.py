@@ -44,30 +44,31 @@ def main():
     torch.manual_seed(0)
     torch.set_num_threads(1)
     with gm.Rollouts(
-        Chase, "mlp", workers=2, envs_per_worker=16, unroll=25, env_kwargs={"steps": 50}
+        Chase, "mlp", workers=2, envs_per_worker=16, unroll=25, env_kwargs={"steps": 50}, synchronous=True
     ) as rollouts:
         policy = rollouts.policy  # the built-in network's twin in torch
-        optimizer = torch.optim.Adam(policy.parameters(), lr=3e-3)
+        optimizer = torch.optim.Adam(policy.parameters(), lr=5e-3)
         first = latest = None
-        for i, batch in enumerate(rollouts.batches(32, count=150)):
+        for i, batch in enumerate(rollouts.batches(32, count=250)):
             values = batch["values"]
             ended = batch["terminated"] | batch["truncated"]
             targets = values[:, -1]
             returns = torch.zeros_like(batch["rewards"])
             for t in reversed(range(returns.shape[1])):
                 following = torch.where(ended[:, t], batch["final_values"][:, t], targets)
-                targets = returns[:, t] = batch["rewards"][:, t] + 0.95 * following
+                targets = returns[:, t] = batch["rewards"][:, t] + 0.9 * following
             log_probs, entropies, predicted = policy.evaluate(batch["observations"][:, :-1], batch["actions"])
             advantages = returns - predicted.detach()
             advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-6)
             loss = -(log_probs * advantages).mean() + 0.5 * (predicted - returns).square().mean()
             optimizer.zero_grad()
-            (loss - 0.01 * entropies.mean()).backward()
+            (loss - 0.003 * entropies.mean()).backward()
             torch.nn.utils.clip_grad_norm_(policy.parameters(), 0.5)
             optimizer.step()
             rollouts.publish()
-            latest = batch["rewards"].mean().item()
-            first = latest if first is None else first
+            now = batch["rewards"].mean().item()
+            first = now if first is None else first
+            latest = now if latest is None else 0.9 * latest + 0.1 * now
             if i % 25 == 0:
                 lag = batch.policy_lag.float().mean()
                 print(f"batch {i:4}: reward {latest:6.3f} a step, policy lag {lag:.1f}")
