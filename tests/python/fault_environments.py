@@ -1,6 +1,7 @@
 """Environments that go wrong on purpose. Importing this module registers them with Gymnasium: in a run,
 ``env.id: gymnasium:fault_environments:Fault-v0`` with tests/python on PYTHONPATH."""
 
+import ctypes
 import os
 import signal
 import time
@@ -13,8 +14,9 @@ from gymnasium import spaces
 class Fault(gymnasium.Env):
     """A one-state environment with 20-step episodes that goes wrong at its step `at`, counted over all its
     episodes and copies in this process: kind is "raise", "exit", "kill", "segfault", "nan_observation",
-    "inf_reward", "hang", "shape" or "none". With `once`, the name of a file: only the process that gets to
-    create that file goes wrong, so that a restarted worker does not; it writes the time into it."""
+    "inf_reward", "hang", "hang_in_c", "shape" or "none". With `once`, the name of a file: only the process
+    that gets to create that file goes wrong, so that a restarted worker does not; it writes the time into
+    it."""
 
     observation_space = spaces.Box(-1, 1, (3,), np.float32)
     action_space = spaces.Discrete(2)
@@ -45,6 +47,10 @@ class Fault(gymnasium.Env):
             if self.kind == "hang":
                 while True:
                     time.sleep(60)
+            if self.kind == "hang_in_c":
+                libc = ctypes.PyDLL(None)  # which keeps the GIL
+                while True:
+                    libc.sleep(60)
             if self.kind == "nan_observation":
                 observation[1] = np.nan
             if self.kind == "inf_reward":

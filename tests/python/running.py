@@ -20,6 +20,8 @@ SMALL = {
     "policy": {"hidden_sizes": [16]},
     "log": {"interval_s": 0.1},
 }
+# Of a run on fault_environments, unless its test says otherwise.
+FAULTY_FRAMES = 20_000
 # Goes on until it is stopped.
 ENDLESS = {**SMALL, "train": {"total_frames": 10**12}}
 

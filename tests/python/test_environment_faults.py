@@ -1,48 +1,12 @@
 """Whole runs on environments in Python that go wrong: what is said, and that the run goes on or ends well."""
 
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-from running import SMALL, segments_of, workers_of
+from running import FAULTY_FRAMES
 
 import gristmill as gm
-
-FRAMES = 20_000
-
-
-@pytest.fixture
-def faulty(tmp_path, monkeypatch, caplog):
-    """Runs fault_environments.Fault; `once`: the worker goes wrong, but not its successor. With one worker,
-    only a successor that takes part can end the run; and the queue has no more places than a batch needs, so
-    that one that was lost would stop it."""
-    here = str(Path(__file__).parent)
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH")])))
-    caplog.set_level("INFO", logger="gristmill")
-
-    def run(kind, at=1_000, once=True, frames=FRAMES, **options):
-        config = gm.Config(SMALL)
-        config.run.dir = tmp_path / "runs"
-        kwargs = {"kind": kind, "at": at}
-        if once:
-            kwargs["once"] = str(tmp_path / "went_wrong")
-        config.update(
-            {
-                "env.id": "gymnasium:fault_environments:Fault-v0",
-                "env.kwargs": kwargs,
-                "train.total_frames": frames,
-                "workers.count": 1,
-                "queue.capacity": config.learner.batch_trajectories,
-                **options,
-            }
-        )
-        return gm.train(config)
-
-    yield run
-    assert not segments_of(os.getpid())
-    assert not workers_of(os.getpid())
 
 
 def about(caplog, words):
@@ -54,7 +18,7 @@ def about(caplog, words):
 def test_a_run_learns_from_gymnasium_environments(faulty):
     result = faulty("none", **{"workers.count": 2})
     assert result.end == "frames"
-    assert result.frames >= FRAMES
+    assert result.frames >= FAULTY_FRAMES
     assert result.restarts == 0
     # Twenty steps of reward 1, in every episode of every environment.
     assert result.mean_return == 20
