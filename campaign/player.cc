@@ -74,7 +74,7 @@ Stopwatch::Stopwatch(Player& player, int clock, const char* name, Deadline deadl
     : player_(player), clock_(player.clock(clock)), deadline_(deadline), counts_(counts), name_(name) {
   Slot& slot = player.slot;
   waited_ = player.waited_for_core(nanoseconds_now());
-  since_ = nanoseconds_now();
+  begin_ = since_ = nanoseconds_now();
   excused_ = clock_.at(since_);
   own_stops_ = slot.own_stops.at(since_);
   slot.op_name.store(counts ? name : nullptr, std::memory_order_relaxed);
@@ -102,8 +102,12 @@ Stopwatch::~Stopwatch() {
     slot.net_stalls.add(net);
   }
   if (deadline_.is_now() || deadline_.is_never()) return;
-  const auto due = static_cast<std::uint64_t>(
-      std::chrono::duration_cast<std::chrono::nanoseconds>(deadline_.at().time_since_epoch()).count());
+  // A deadline that had passed before the call began (its process was stopped in between) is none of its
+  // doing.
+  const auto due = std::max(
+      begin_,
+      static_cast<std::uint64_t>(
+          std::chrono::duration_cast<std::chrono::nanoseconds>(deadline_.at().time_since_epoch()).count()));
   if (now > due) slot.late.add(less(less(now - due, less(slot.own_stops.at(now), own_stops_)), waited));
 }
 

@@ -82,7 +82,8 @@ class Stopwatch {
   const ExcusedClock& clock_;
   const Deadline deadline_;
   const bool counts_;
-  std::uint64_t since_;
+  std::uint64_t begin_;
+  std::uint64_t since_;  // when it could go on
   std::uint64_t excused_;
   std::uint64_t own_stops_;
   std::uint64_t waited_;
