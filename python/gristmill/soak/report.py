@@ -65,6 +65,8 @@ def rows(parts: list[PartResult]) -> list[list[str]]:
     add("STOPS", [part.stops for part in parts])
     add("calls acknowledged", [part.measures.get("acknowledged") for part in parts])
     add("deliveries and reads checked", [part.measures.get("delivered") for part in parts])
+    add("died with the consumer that had taken them", [p.measures.get("died_with_consumer") for p in parts])
+    add("gave way, where that is the policy", [part.measures.get("dropped") for part in parts])
     for kind, label in OUTCOMES.items():
         add(
             label.upper() if kind in ("lost", "doubled", "damaged", "torn") else label,
@@ -108,7 +110,7 @@ def table(parts: list[PartResult], title: str) -> Table:
     for label, *cells in rows(parts):
         section = label.isupper()
         result.add_row(label.lower() if section else label, *cells, style="bold" if section else "")
-        if label in ("KILLS", "STOPS", "deliveries and reads checked", "anything else"):
+        if label in ("KILLS", "STOPS", "gave way, where that is the policy", "anything else"):
             result.add_section()
     return result
 
