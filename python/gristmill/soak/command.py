@@ -112,7 +112,8 @@ def soak(
     console = Console(width=None if sys.stdout.isatty() else 130)
     violations = sum(part.violations for part in parts) + sum(t.violations for t in trials if t.ours)
     kills = sum(part.kills for part in parts)
-    title = f"{kills:,} kills in {seconds / 60:.1f} minutes, seed {seed}: {violations} violation{'' if violations == 1 else 's'}"
+    found = f"{violations} violation" + ("" if violations == 1 else "s")
+    title = f"{kills:,} kills in {seconds / 60:.1f} minutes, seed {seed}: {found}"
     console.print(report.table(parts, title))
     for table in peers.tables(trials) if trials else []:
         console.print(table)
