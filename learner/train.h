@@ -25,7 +25,7 @@ struct TrainHooks {
   std::function<void(const std::string&)> on_message;  // "checkpoint written", "no worker has …"
   // Warnings and worse that workers said, levels as in LogLevel: "worker 1: …". All is in the run's log.txt.
   std::function<void(int, const std::string&)> on_log;
-  std::function<bool()> should_stop;                   // polled every 50 ms at least; true: orderly end
+  std::function<bool()> should_stop;  // polled every 50 ms at least; true: orderly end
 };
 
 struct TrainResult {

@@ -113,7 +113,8 @@ void visit_options(AnyConfig& config, Visitor&& visit) {
          text("[A-Za-z0-9_]+|plugin:[^:]+:[A-Za-z0-9_]+|(?!plugin:)[a-z]+:[A-Za-z0-9_.:/-]+",
               "a native environment's name such as cartpole, gymnasium:<id> such as "
               "gymnasium:LunarLander-v3, envpool:<id>, or plugin:<library>:<name>"),
-         "environment: a native one (cartpole, synthetic), gymnasium:<id>, envpool:<id>, or plugin:<library>:<name>");
+         "environment: a native one (cartpole, synthetic), gymnasium:<id>, envpool:<id>, or "
+         "plugin:<library>:<name>");
   option("env.kwargs", env.kwargs, json_object(),
          "arguments for gymnasium.make, envpool.make or the plugin, as a mapping");
 

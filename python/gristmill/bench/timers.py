@@ -245,11 +245,11 @@ def bench_timers(
                     case.runs[key].append(_run(pythons[key], key, case.connections, case.hertz, case.seconds))
                 except RunFailedError as error:
                     missing[key] = str(error)
-        for size, runs in costs.items():
-            try:
+        try:
+            for size, runs in costs.items():
                 runs.append(_run(sys.executable, "restart-cost", size, 0, 0))
-            except RunFailedError as error:
-                missing["gristmill"] = str(error)
+        except RunFailedError as error:
+            missing["gristmill"] = str(error)
     out = Console(width=max(Console().width, 120))
     out.print(table(cases, missing, repeats))
     out.print(restart_table(costs, repeats))
