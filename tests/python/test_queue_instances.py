@@ -233,7 +233,7 @@ def test_a_message_that_names_no_class_of_plain_instances_is_a_typed_error():
         b"\xff\0\xff",
     ):
         raw.put(PLAIN + b"\x10" + bytes([len(name)]) + name + b"\0\0\0\0")
-        with pytest.raises(ValueError):  # noqa: PT011: also what no text is
+        with pytest.raises(ValueError):  # text that is none, too
             queue.get()
     raw.put(PLAIN + b"\x10" + bytes([6]) + b"nosuch\0x" + b"\0\0\0\0")
     with pytest.raises((ValueError, ImportError)):
