@@ -142,6 +142,9 @@ def main() -> int:
     parser.add_argument("-R", default="", metavar="REGEX", help="only these C++ tests (ctest's -R)")
     options = parser.parse_args()
 
+    # A script's background job ignores SIGINT, and so would all that it starts: tests of Ctrl-C among them.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
     ctest_extra = ["-R", options.R] if options.R else []
     pytest_extra = ["-k", options.k] if options.k else []
     rounds = 1
