@@ -99,11 +99,12 @@ class Training {
         const BatchView rows = usable_rows(all);
         clock_.charge(Measure::kBatchView,
                       trace_run(batch.position(), static_cast<std::uint64_t>(all.trajectories)));
-        if (rows.trajectories > 0) learn(rows);
+        const bool learned = rows.trajectories > 0;  // else all were too old: nothing new to publish
+        if (learned) learn(rows);
         batch.release();
         tell_board();
         clock_.charge(Measure::kBatchView);
-        publish();
+        if (learned) publish();
         clock_.charge(Measure::kPublish, box_->version());
       }
       look_after_the_run();

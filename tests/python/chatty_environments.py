@@ -16,7 +16,7 @@ logger = logging.getLogger("chatty")
 
 class Chatty(gymnasium.Env):
     """Says something at each process's first step, in every way there is; "flood": a line at every step, too;
-    "kill": its process kills itself amid a flood, but for `once`, as in fault_environments."""
+    "kill": a flood amid which its process kills itself, leaving the file `once`; as "talk" where that is."""
 
     observation_space = spaces.Box(-1, 1, (3,), np.float32)
     action_space = spaces.Discrete(2)
@@ -36,9 +36,10 @@ class Chatty(gymnasium.Env):
         Chatty.steps_in_process += 1
         if Chatty.steps_in_process == 1:
             self._talk()
-        if self.kind != "talk":
+        killing = self.kind == "kill" and not os.path.exists(self.once)
+        if self.kind == "flood" or killing:
             print("on and on", "x" * 4000)
-        if self.kind == "kill" and Chatty.steps_in_process == 1000 and not os.path.exists(self.once):
+        if killing and Chatty.steps_in_process == 1000:
             with open(self.once, "w"):
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
