@@ -76,3 +76,13 @@ def test_promised_figures_are_found_in_what_the_core_bench_prints():
         "two processes: 9.5 M messages/s, at least 10: missed",
     ]
     assert all(line.endswith("not measured") for line in bench.core_outcomes(""))
+
+
+@pytest.mark.parametrize(
+    ("cache", "counts"),
+    [("A:B=c\nCMAKE_BUILD_TYPE:STRING=Release\n", True), ("A:B=c\nCMAKE_BUILD_TYPE:STRING=Debug\n", False)],
+)
+def test_the_core_figures_are_a_release_builds(tmp_path, cache, counts):
+    assert not bench._is_release(tmp_path)
+    (tmp_path / "CMakeCache.txt").write_text(cache)
+    assert bench._is_release(tmp_path) == counts

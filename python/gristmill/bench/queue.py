@@ -317,13 +317,23 @@ def core_outcomes(text: str) -> list[str]:
     return found
 
 
+def _is_release(build: Path) -> bool:
+    """Sanitizers' and debug builds tell nothing of the speed."""
+    cache = build / "CMakeCache.txt"
+    return cache.is_file() and "\nCMAKE_BUILD_TYPE:STRING=Release\n" in cache.read_text()
+
+
 def _core_figures(given: Path | None) -> str:
-    """What message_queue_bench prints: the C++ queue without Python. The newest that is built."""
+    """What message_queue_bench prints: the C++ queue without Python. The newest of a release build."""
     root = Path(__file__).resolve().parents[3]
-    found = list(root.glob("build/*/tests/benchmarks/message_queue_bench"))
+    found = [
+        path
+        for path in root.glob("build/*/tests/benchmarks/message_queue_bench")
+        if _is_release(path.parents[2])
+    ]
     program = given or max(found, key=lambda path: path.stat().st_mtime, default=None)
     if program is None:
-        return "C++: no message_queue_bench is built (cmake -DGRISTMILL_TESTS=ON, or --core-bench)"
+        return "C++: no release build has message_queue_bench (make setup, or --core-bench)"
     try:
         text = run_limited([str(program)], _LIMIT_S, dict(os.environ)).rstrip()
     except (OSError, RunFailedError) as error:
