@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gristmill.gymnasium_env import EnvironmentFailedError, stream_seed
-from gristmill.spaces import UnusableEnvironmentError, actions_of, observations_of
+from gristmill.spaces import UnusableEnvironmentError, actions_of, observations_of, spec_json
 
 
 class EnvPoolVector:
@@ -54,9 +54,8 @@ class EnvPoolVector:
         return self._count
 
     def spec(self) -> str:
-        """Shapes and actions, as the JSON that EnvironmentSpec::from_json reads."""
-        observation = {"dtype": self.observation_dtype.name, "shape": list(self.observation_shape)}
-        return json.dumps({"observation": observation, "action": self._actions.json})
+        """Shapes and actions, as JSON: see spec_json."""
+        return spec_json(self._observations, self._actions)
 
     def reset(self, observations: np.ndarray) -> None:
         """Begins an episode in each environment. observations: [E, *shape]."""

@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 import gymnasium
 import numpy as np
 
-from gristmill.spaces import UnusableEnvironmentError, actions_of, observations_of
+from gristmill.spaces import UnusableEnvironmentError, actions_of, observations_of, spec_json
 
 _MASK = (1 << 64) - 1
 
@@ -92,9 +92,8 @@ class GymnasiumVector:
         return len(self.envs)
 
     def spec(self) -> str:
-        """Shapes and actions, as the JSON that EnvironmentSpec::from_json reads."""
-        observation = {"dtype": self.observation_dtype.name, "shape": list(self.observation_shape)}
-        return json.dumps({"observation": observation, "action": self._actions.json})
+        """Shapes and actions, as JSON: see spec_json."""
+        return spec_json(self._observations, self._actions)
 
     def reset(self, observations: np.ndarray) -> None:
         """Begins an episode in each environment; the first call seeds them. observations: [E, *shape]."""

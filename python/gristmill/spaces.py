@@ -6,6 +6,7 @@ floating dtype. Anything else is refused by name: see :class:`UnusableEnvironmen
 
 from __future__ import annotations
 
+import json
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -141,6 +142,14 @@ def actions_of(space: spaces.Space) -> BoxActions | DiscreteActions:
     if isinstance(space, spaces.Box):
         return BoxActions(space)
     raise UnusableEnvironmentError(f"its action space is {_named(space)}. {SUPPORTED}")
+
+
+def spec_json(
+    observations: BoxObservations | DiscreteObservations, actions: BoxActions | DiscreteActions
+) -> str:
+    """Shapes and actions, as the JSON that EnvironmentSpec::from_json reads."""
+    observation = {"dtype": observations.dtype.name, "shape": list(observations.shape)}
+    return json.dumps({"observation": observation, "action": actions.json})
 
 
 def _named(space: spaces.Space) -> str:

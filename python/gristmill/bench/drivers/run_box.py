@@ -37,6 +37,16 @@ def quick(code, names, calls=100_000, rounds=5):
     return min(timeit.repeat(code, globals=names, number=calls, repeat=rounds)) / calls
 
 
+# The same words for ours and sharedbox.
+SCALAR_CALLS = {
+    "read a number": "box.lr",
+    "read a short string": "box.phase",
+    "write a number": "box.lr = 0.5",
+    "update two fields": "box.update(lr=0.5, step=3)",
+    "snapshot of three": "box.snapshot()",
+}
+
+
 def array_calls(size):
     return max(3, 400 * MIB // size // 8)
 
@@ -47,14 +57,7 @@ def gristmill():
     result = {}
     box = gm.Box(lr=3e-4, step=0, phase="warmup")
     names = {"box": box}
-    for label, code in (
-        ("read a number", "box.lr"),
-        ("read a short string", "box.phase"),
-        ("write a number", "box.lr = 0.5"),
-        ("update two fields", "box.update(lr=0.5, step=3)"),
-        ("snapshot of three", "box.snapshot()"),
-    ):
-        result[label] = quick(code, names)
+    result |= {label: quick(code, names) for label, code in SCALAR_CALLS.items()}
     for label, size in SIZES.items():
         source, out = np.ones(size, "u1"), np.zeros(size, "u1")
         with gm.Box(data=source) as large:
@@ -84,14 +87,7 @@ def sharedbox():
     result = {}
     box = Small.create(f"bench{os.getpid()}")
     names = {"box": box}
-    for label, code in (
-        ("read a number", "box.lr"),
-        ("read a short string", "box.phase"),
-        ("write a number", "box.lr = 0.5"),
-        ("update two fields", "box.update(lr=0.5, step=3)"),
-        ("snapshot of three", "box.snapshot()"),
-    ):
-        result[label] = quick(code, names)
+    result |= {label: quick(code, names) for label, code in SCALAR_CALLS.items()}
     box.close()
     Small.unlink(f"bench{os.getpid()}")
     for label, size in SIZES.items():
