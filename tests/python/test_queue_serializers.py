@@ -37,6 +37,25 @@ def hostile(q):
     return gm.Queue.attach(q.name, serializer="raw")
 
 
+def test_raw_and_own_serializers_travel_as_bytes_and_anything_else_is_refused():
+    raw = gm.Queue(serializer="raw")
+    raw.put_many([b"bytes", bytearray(b"array"), memoryview(b"view"), np.arange(3, dtype=np.uint8)])
+    assert raw.get_many() == [b"bytes", b"array", b"view", b"\x00\x01\x02"]
+    with pytest.raises(TypeError, match="str"):
+        raw.put("text")
+    raw.put(b"seen")
+    with raw.get_many(copy=False) as batch:
+        assert isinstance(batch[0], memoryview)
+        assert bytes(batch[0]) == b"seen"
+    own = gm.Queue(dumps=lambda text: text.encode(), loads=lambda data: data.decode())
+    own.put("text")
+    assert own.get() == "text"
+    with pytest.raises(TypeError, match="dumps returned is a str"):
+        gm.Queue(dumps=str).put(1)
+    with pytest.raises(ValueError, match="serializer is 'yaml'"):
+        gm.Queue(serializer="yaml")
+
+
 # ---- msgpack
 
 
