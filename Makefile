@@ -18,8 +18,9 @@ PIP := $(PY) -m pip --disable-pip-version-check
 # Stamps lie in the environment whose state they tell: deleting it deletes them.
 REQUIREMENTS := $(VENV)/.stamp-requirements
 EDITABLE := $(VENV)/.stamp-editable
+DOCS := $(VENV)/.stamp-docs
 
-.PHONY: help setup train test lint format bench soak repeat fuzz stubs peers sanitize clean distclean system build
+.PHONY: help setup train test lint format bench soak repeat fuzz stubs docs peers sanitize clean distclean system build
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -60,6 +61,10 @@ fuzz: $(REQUIREMENTS) ## Feed damaged segments, records, configurations and chec
 stubs: setup ## Regenerate the type stubs of the compiled modules
 	@$(PY) .ci/make_stubs.py
 
+docs: setup $(DOCS) ## Build the documentation site into build/docs; it opens without a network
+	@NO_MKDOCS_2_WARNING=1 $(PY) -m mkdocs build --strict --quiet -f docs/site/mkdocs.yml $(ARGS)
+	@echo "open build/docs/index.html"
+
 peers: $(EDITABLE) ## Install the benchmark's peers under .venv-peers
 	@$(PY) -m gristmill.bench.peers
 
@@ -81,6 +86,10 @@ $(PY): | system
 $(REQUIREMENTS): python/requirements/torch.txt python/requirements/runtime.txt python/requirements/dev.txt | $(PY)
 	$(PIP) install -qq -r python/requirements/torch.txt
 	$(PIP) install -qq -r python/requirements/dev.txt
+	@touch $@
+
+$(DOCS): python/requirements/docs.txt $(REQUIREMENTS)
+	$(PIP) install -qq -r python/requirements/docs.txt
 	@touch $@
 
 build/release/build.ninja: CMakePresets.json $(REQUIREMENTS)

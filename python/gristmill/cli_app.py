@@ -247,13 +247,30 @@ def top(
     raise typer.Exit(show(run, once or as_json, as_json, interval))
 
 
+# Benchmarks and the fault campaign have options of their own, and what they import only they need.
+_PASSED_ON = {"allow_extra_args": True, "ignore_unknown_options": True}
+
+
 @app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-    epilog="Example: gristmill bench train --repeats 3",
+    context_settings=_PASSED_ON, add_help_option=False, epilog="Example: gristmill bench train --repeats 3"
 )
 def bench(context: typer.Context) -> None:
     """Benchmarks beside the best alternatives: bench box, queue, timers, train, pipeline; all; compare."""
+    bench_app()(context.args or ["--help"], prog_name="gristmill bench")
+
+
+@app.command(
+    context_settings=_PASSED_ON,
+    add_help_option=False,
+    epilog="Example: gristmill soak --minutes 10 --json soak.json",
+)
+def soak(context: typer.Context) -> None:
+    """Kill and stop processes at every step of every operation, and count what is lost."""
+    soak_app()(context.args, prog_name="gristmill soak")
+
+
+def bench_app() -> typer.Typer:
+    """`gristmill bench` and its commands."""
     from gristmill.bench.box import bench_box
     from gristmill.bench.compare import bench_compare
     from gristmill.bench.everything import bench_all
@@ -263,35 +280,31 @@ def bench(context: typer.Context) -> None:
     from gristmill.bench.train import bench_train
 
     benches = typer.Typer(
-        help="Benchmarks beside the best alternatives, in the same run.", add_completion=False
+        help="Benchmarks beside the best alternatives, in the same run.",
+        epilog="Example: gristmill bench train --repeats 3",
+        add_completion=False,
     )
     benches.callback()(lambda: None)
-    benches.command("queue")(bench_queue)
-    benches.command("train")(bench_train)
-    benches.command("box")(bench_box)
-    benches.command("timers")(bench_timers)
-    benches.command("pipeline", epilog="Example: gristmill bench pipeline --only profile_atari")(
-        bench_pipeline
-    )
-    benches.command("all", epilog="Example: gristmill bench all --folder before")(bench_all)
-    benches.command("compare", epilog="Example: gristmill bench compare before/box.json after/box.json")(
-        bench_compare
-    )
-    benches(context.args or ["--help"], prog_name="gristmill bench")
+    for name, command, example in (
+        ("train", bench_train, "train --repeats 3 --json train.json --plot train.png"),
+        ("queue", bench_queue, "queue --repeats 3 --html queue.html"),
+        ("box", bench_box, "box --repeats 3 --json box.json --plot box.png"),
+        ("timers", bench_timers, "timers --repeats 1"),
+        ("pipeline", bench_pipeline, "pipeline --only profile_atari"),
+        ("all", bench_all, "all --folder before"),
+        ("compare", bench_compare, "compare before/box.json after/box.json"),
+    ):
+        benches.command(name, epilog=f"Example: gristmill bench {example}")(command)
+    return benches
 
 
-@app.command(
-    context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    add_help_option=False,
-    epilog="Example: gristmill soak --minutes 10 --json soak.json",
-)
-def soak(context: typer.Context) -> None:
-    """Kill and stop processes at every step of every operation, and count what is lost."""
+def soak_app() -> typer.Typer:
+    """`gristmill soak`."""
     from gristmill.soak.command import soak as command
 
     alone = typer.Typer(add_completion=False)
     alone.command(epilog="Example: gristmill soak --minutes 10 --peers --json soak.json")(command)
-    alone(context.args, prog_name="gristmill soak")
+    return alone
 
 
 def _lines(resolved) -> list[str]:
