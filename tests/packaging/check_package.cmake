@@ -1,5 +1,7 @@
 # Installs BUILD_DIR into a prefix of its own, then configures, builds and runs the project SOURCE_DIR
 # against it: `consumer`, with ARGUMENTS. TORCH_DIR empty: torch stays hidden. EXAMPLE: a source for it.
+# PLUGIN: a project that is built against the prefix before, with a LIBRARY that has ENVIRONMENT: its id is
+# the consumer's argument then.
 
 file(REMOVE_RECURSE ${WORK_DIR})
 
@@ -15,6 +17,12 @@ endfunction()
 
 file(MAKE_DIRECTORY ${WORK_DIR})
 must(${CMAKE_COMMAND} --install ${BUILD_DIR} --component development --prefix ${WORK_DIR}/prefix)
+if(PLUGIN)
+  must(${CMAKE_COMMAND} -S ${PLUGIN} -B ${WORK_DIR}/plugin -DCMAKE_BUILD_TYPE=Release
+       -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix)
+  must(${CMAKE_COMMAND} --build ${WORK_DIR}/plugin)
+  set(ARGUMENTS plugin:${WORK_DIR}/plugin/${LIBRARY}:${ENVIRONMENT})
+endif()
 must(${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${WORK_DIR}/build -DCMAKE_BUILD_TYPE=Release
      -DCMAKE_PREFIX_PATH=${WORK_DIR}/prefix -DTorch_DIR=${TORCH_DIR} -DEXAMPLE=${EXAMPLE})
 must(${CMAKE_COMMAND} --build ${WORK_DIR}/build)
