@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ def evaluate(
         raise ConfigError("--render and --video exclude each other; expected one of them")
     film = Film(video) if video is not None else None
     if film is not None:
+        # Pictures need no screen, and SDL complains where there is none.
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
         result = play(run, episodes, seed, greedy, "rgb_array", film.add, trust)
         film.write()
     else:

@@ -7,6 +7,7 @@ import dataclasses
 import html
 import io
 import json
+import textwrap
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,8 @@ RETURN = "rollout/ep_rew_mean"
 FRAMES = "time/total_timesteps"
 AXES = {"frames": "environment steps", "seconds": "seconds"}
 _POINTS = 400
+# Options in a curve's label; runs that differ in more are no sweep's.
+_MOST_DIFFERENCES = 4
 
 
 @dataclasses.dataclass
@@ -91,7 +94,8 @@ def read_curve(run: Path, metric: str = RETURN, x: str = "frames") -> Curve:
 
 
 def grouped(curves: list[Curve]) -> list[Group]:
-    """By everything but seed and place; labelled by what they differ in."""
+    """By everything but seed and place; labelled by what they differ in, or, where that is much, by a run's
+    name."""
     groups: dict[str, list[Curve]] = {}
     for curve in curves:
         groups.setdefault(json.dumps(curve.config, sort_keys=True), []).append(curve)
@@ -99,10 +103,11 @@ def grouped(curves: list[Curve]) -> list[Group]:
     keys = [k for k in sorted(set().union(*configs)) if len({c.get(k) for c in configs}) > 1]
 
     def label(members: list[Curve]) -> str:
-        words = ", ".join(f"{key} = {members[0].config.get(key, '–')}" for key in keys)
-        return words or (
-            members[0].run.name if len(members) == 1 else members[0].config.get("env.id", "runs")
-        )
+        if not keys and len(members) > 1:
+            return members[0].config.get("env.id", "runs")
+        if not 0 < len(keys) <= _MOST_DIFFERENCES:
+            return members[0].run.resolve().name
+        return ", ".join(f"{key} = {members[0].config.get(key, '–')}" for key in keys)
 
     return [Group(label(members), members) for members in groups.values()]
 
@@ -123,7 +128,8 @@ def draw(groups: list[Group], metric: str = RETURN, x: str = "frames") -> Any:
         count = len(group.curves)
         # "$" would begin a formula, and a leading "_" hide the curve.
         label = group.label.replace("$", r"\$").lstrip("_")
-        axes.plot(at, mean, color=colour, label=f"{label} ({count} run{'s' if count > 1 else ''})")
+        label = textwrap.fill(f"{label} ({count} run{'s' if count > 1 else ''})", 80)
+        axes.plot(at, mean, color=colour, label=label)
         if count > 1:
             axes.fill_between(at, mean - deviation, mean + deviation, color=colour, alpha=0.2, linewidth=0)
     axes.set_xlabel(AXES[x])

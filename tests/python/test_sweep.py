@@ -144,10 +144,10 @@ def _parent(stat):
         return -1
 
 
-def made_run(folder, name, seed, points, gamma=0.9):
+def made_run(folder, name, seed, points, gamma=0.9, **values):
     path = folder / name
     path.mkdir(parents=True)
-    config = gm.Config({"learner.gamma": gamma, "seed": seed})
+    config = gm.Config({"learner.gamma": gamma, "seed": seed, **values})
     (path / "config.yaml").write_text(config.to_yaml())
     lines = [
         {"wall_time": 100.0 + i, "time/total_timesteps": x, "rollout/ep_rew_mean": y}
@@ -170,6 +170,14 @@ def test_runs_that_differ_in_their_seeds_are_one_curve_with_mean_and_spread(tmp_
     assert (x[0], x[-1]) == (0, 100)  # as far as both have come
     np.testing.assert_allclose([mean[0], mean[-1]], [1, 11])
     np.testing.assert_allclose(deviation, 1)
+
+
+def test_runs_that_differ_in_much_are_labelled_by_their_names(tmp_path):
+    much = {"learner.epochs": 7, "workers.count": 5, "workers.unroll": 3, "queue.capacity": 1000}
+    made_run(tmp_path, "one", 0, [(0, 0), (100, 10)])
+    made_run(tmp_path, "other", 0, [(0, 2), (200, 22)], gamma=0.5, **much)
+    groups = curves.grouped([curves.read_curve(path) for path in curves.find_runs([tmp_path])])
+    assert [group.label for group in groups] == ["one", "other"]
 
 
 def test_what_a_resumed_run_did_twice_counts_once(tmp_path):
