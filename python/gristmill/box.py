@@ -96,10 +96,12 @@ class Box(BoxBase):
 
     @property
     def name(self) -> str:
+        """What attach() takes."""
         return _box.name(self)
 
     @property
     def readonly(self) -> bool:
+        """Whether it was attached for reading alone."""
         return _box.readonly(self)
 
     @property

@@ -41,6 +41,7 @@ class Config:
 
     @classmethod
     def from_resolved(cls, resolved: _core.ResolvedConfig) -> Config:
+        """From what resolve() returns."""
         config = cls()
         config._values.update(_decoded(resolved.values))
         return config

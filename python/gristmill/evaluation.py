@@ -32,6 +32,7 @@ class Evaluation:
 
     @property
     def mean_return(self) -> float:
+        """Over the episodes."""
         return statistics.fmean(self.returns)
 
     @property
@@ -41,6 +42,7 @@ class Evaluation:
 
     @property
     def mean_length(self) -> float:
+        """In steps."""
         return statistics.fmean(self.lengths)
 
 

@@ -112,6 +112,7 @@ class Queue(MessageQueue):
         return self._size()
 
     def empty(self) -> bool:
+        """Whether there is nothing to take."""
         return self._size() == 0
 
     def full(self) -> bool:
@@ -154,10 +155,12 @@ class Queue(MessageQueue):
 
     @property
     def maxsize(self) -> int:
+        """Messages it holds at most; 0: as many as fit."""
         return self._max_messages()
 
     @property
     def max_size_bytes(self) -> int:
+        """Bytes of messages that it holds at most."""
         return self._max_bytes()
 
     @property
@@ -167,6 +170,7 @@ class Queue(MessageQueue):
 
     @property
     def overflow(self) -> str:
+        """What a put does when it is full: "block", "drop_oldest" or "latest"."""
         return self._overflow()
 
     def statistics(self) -> dict[str, int]:

@@ -68,10 +68,10 @@ class Worker:
         self.index, self._envs, self._unroll = index, envs, unroll
         self._policy = ActingPolicy(policy, self.environment, envs)
         self._initial_state = self._state = self._policy.initial_state()
-        self.version = 0
-        self.frames = 0
-        self.episodes = 0
-        self.environment_ns = self.inference_ns = 0
+        self.version = 0  # of the parameters it acts on
+        self.frames = 0  # environment steps so far
+        self.episodes = 0  # that have ended
+        self.environment_ns = self.inference_ns = 0  # spent in the environments, in the policy
 
         shape = tuple(self.environment["observation"]["shape"])
         self._first = np.zeros((envs, *shape), self.environment["observation"]["dtype"])
@@ -158,6 +158,7 @@ class Worker:
             pass
 
     def close(self) -> None:
+        """Closes the environments."""
         self.environments.close()
 
     def _make_spec(self, shape: tuple[int, ...], final_observations: bool) -> TrajectorySpec:
