@@ -51,7 +51,7 @@ def _cells(line: str) -> list[str]:
 
 
 def _value(text: str) -> float | None:
-    found = _NUMBER.search(text.partition(", ")[2] or text)
+    found = _NUMBER.search(text)
     return float(re.sub(r"[  ,]", "", found[0])) if found else None
 
 

@@ -2,6 +2,7 @@
 
 - A class attribute's comment on the same line is its description: `frames: int  # learned from`.
 - `name: what it means` in a docstring is set off where `name` is a parameter.
+- Defaults that are constants of the module are shown by their values.
 - The compiled modules' annotations are told in the words that a caller uses.
 """
 
@@ -38,6 +39,10 @@ class Docstrings(griffe.Extension):
         for parameter in func.parameters:
             if parameter.annotation is not None:
                 parameter.annotation = _plain(parameter.annotation)
+            # A module's constant tells a reader nothing; its value does.
+            constant = func.module.members.get(str(parameter.default))
+            if constant is not None and constant.is_attribute and constant.value is not None:
+                parameter.default = str(constant.value)
         if func.returns is not None:
             func.returns = _plain(func.returns)
 
