@@ -14,8 +14,13 @@ namespace {
 bool start_python() {
   Py_InitializeEx(0);
   require(python::init_memory_region(), "the type of memory regions can be made");
-  // Where NumPy lies; the decoder imports it when it meets an array.
-  return PyRun_SimpleString("import sys; sys.path.append('" GRISTMILL_SITE_PACKAGES "'); import numpy") == 0;
+  // Where NumPy lies; the decoder imports it when it meets an array. What else an instance's module may be is
+  // not imported: it would be the module that is tested, and any at all.
+  return PyRun_SimpleString("import sys; sys.path.append('" GRISTMILL_SITE_PACKAGES
+                            "'); import numpy\n"
+                            "def refuse(event, about):\n"
+                            "    if event == 'pickle.find_class': raise ImportError(about[0])\n"
+                            "sys.addaudithook(refuse)") == 0;
 }
 
 // What is decoded must be of use: repr() looks at all of it.
@@ -41,9 +46,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   PyObject* const decoded = python::decode_plain({begin, size + 1}, nullptr);
   if (decoded == nullptr) {
     require(PyErr_Occurred() != nullptr, "a refusal is an exception");
+    // UnicodeDecodeError is a ValueError; a module that is not there is an ImportError, as it is to pickle.
     require(PyErr_ExceptionMatches(PyExc_ValueError) || PyErr_ExceptionMatches(PyExc_MemoryError) ||
-                PyErr_ExceptionMatches(PyExc_UnicodeDecodeError),
-            "a refusal is a ValueError");
+                PyErr_ExceptionMatches(PyExc_ImportError),
+            "a refusal is a ValueError, or an ImportError");
     PyErr_Clear();
   } else {
     use(decoded);
