@@ -36,6 +36,7 @@ enum class Counter : std::uint32_t {
   kQueueSize,     // trajectories in the queue, as last seen …
   kQueueSizeNs,   // … at this time of the monotonic clock: of all rows, the latest holds
   kMeanReturn,    // of the last 100 episodes: a double's bits; 0 before
+  kLearnNs,       // a learner's that is a loop of the user's own: while it had a batch
   kCount,
 };
 inline constexpr std::size_t kCounterCount = static_cast<std::size_t>(Counter::kCount);
@@ -58,6 +59,7 @@ enum class Measure : std::uint32_t {
   kOptimiser,
   kPublish,
   kLog,
+  kLearn,             // each batch, in a loop of the user's own: what she does with it, publishing left out
   kQueueFill,         // trajectories there when the learner took a batch
   kPolicyLag,         // versions, of each trajectory learned from
   kParameterLatency,  // ns from the learner's publish to a worker's first action under the version
@@ -72,13 +74,12 @@ inline constexpr std::array<const char*, kCounterCount> kCounterNames = {
     "copy_ns",       "parameters_ns", "first_step_ns", "last_step_ns",   "version",       "assemble_ns",
     "batch_wait_ns", "batch_view_ns", "forward_ns",    "loss_ns",        "backward_ns",   "optimiser_ns",
     "publish_ns",    "log_ns",        "copied_bytes",  "updates",        "dropped_stale", "queue_size",
-    "queue_size_ns", "mean_return"};
+    "queue_size_ns", "mean_return",   "learn_ns"};
 
 inline constexpr std::array<const char*, kMeasureCount> kMeasureNames = {
-    "environment", "inference",        "assemble",   "space_wait", "copy",
-    "parameters",  "batch_wait",       "batch_view", "forward",    "loss",
-    "backward",    "optimiser",        "publish",    "log",        "queue_fill",
-    "policy_lag",  "parameter_latency"};
+    "environment", "inference",  "assemble", "space_wait", "copy",       "parameters",
+    "batch_wait",  "batch_view", "forward",  "loss",       "backward",   "optimiser",
+    "publish",     "log",        "learn",    "queue_fill", "policy_lag", "parameter_latency"};
 
 // The counter that sums up a stage's time.
 constexpr Counter counter_of(Measure stage) {
@@ -86,7 +87,7 @@ constexpr Counter counter_of(Measure stage) {
       Counter::kEnvironmentNs, Counter::kInferenceNs,  Counter::kAssembleNs,  Counter::kSpaceWaitNs,
       Counter::kCopyNs,        Counter::kParametersNs, Counter::kBatchWaitNs, Counter::kBatchViewNs,
       Counter::kForwardNs,     Counter::kLossNs,       Counter::kBackwardNs,  Counter::kOptimiserNs,
-      Counter::kPublishNs,     Counter::kLogNs};
+      Counter::kPublishNs,     Counter::kLogNs,        Counter::kLearnNs};
   return kCounters[static_cast<std::size_t>(stage)];
 }
 

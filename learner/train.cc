@@ -104,8 +104,10 @@ class Training {
         batch.release();
         tell_board();
         clock_.charge(Measure::kBatchView);
-        if (learned) publish();
-        clock_.charge(Measure::kPublish, box_->version());
+        if (learned) {
+          publish();
+          clock_.charge(Measure::kPublish, box_->version());
+        }
       }
       look_after_the_run();
       clock_.charge(Measure::kLog);

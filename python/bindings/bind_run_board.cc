@@ -1,6 +1,7 @@
 #include <pybind11/stl.h>
 
 #include "core/run_board.h"
+#include "core/stage_clock.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/waiting.h"
 
@@ -98,6 +99,10 @@ void bind_run_board(py::module_& module) {
             return self.await_change(seen, Deadline::in(std::chrono::duration<double>(timeout)));
           },
           py::arg("seen"), py::arg("timeout"), "Waits until `changes` is no longer `seen`; returns it.")
+      .def(
+          "note_publication",
+          [](RunBoard& self, std::uint64_t version) { self.note_publication(version, StageClock::now_ns()); },
+          py::arg("version"), "By the learner, before it publishes: that it is now.")
       .def("unlink", &RunBoard::unlink, "Removes the name; mappings stay valid.")
       .def("request_stop", &RunBoard::request_stop, "Asks every process of the run to end in an orderly way.")
       .def_property_readonly("stop_requested", &RunBoard::stop_requested);

@@ -3,6 +3,7 @@
 #include <atomic>
 
 #include "core/segment.h"
+#include "core/trace_ring.h"
 #include "core/trajectory_queue.h"
 #include "python/bindings/arrays.h"
 #include "python/bindings/bindings.h"
@@ -55,6 +56,20 @@ std::int64_t put_many(TrajectoryQueue& queue, const py::dict& values, std::optio
   return put;
 }
 
+// (how many went in, ns waited for space, trace_run() of the places): what a worker's loop charges its time
+// with. A time-out is no error: the caller beats its heart and comes again.
+py::tuple put_part(TrajectoryQueue& queue, const py::dict& values, double timeout_s) {
+  FieldArrays fields = read_fields(queue.spec(), values, true);
+  TrajectoryQueue::PutResult part;
+  {
+    const py::gil_scoped_release release;
+    part = queue.put_many(fields.pointers, fields.count, deadline_of(timeout_s));
+  }
+  if (part.put == 0 && fields.count > 0 && part.outcome != Outcome::kTimedOut) raise(part.outcome, queue, "");
+  return py::make_tuple(part.put, part.waited.count(),
+                        trace_run(part.run_begin, static_cast<std::uint64_t>(part.run_count)));
+}
+
 PyBatch get_many(const py::object& self, std::int64_t n, std::optional<double> timeout_s) {
   auto& queue = self.cast<TrajectoryQueue&>();
   auto result = wait_in_slices(
@@ -89,6 +104,9 @@ void bind_batch(py::module_& module) {
       "the queue.\n\nThe places are free again after release(), after the `with` block, or when the "
       "batch and all its arrays are gone; arrays must not be used after an explicit release.")
       .def("__len__", [](const PyBatch& self) { return self.batch.size(); })
+      .def_property_readonly(
+          "position", [](const PyBatch& self) { return self.batch.position(); },
+          "Of its first trajectory, counting from the queue's beginning.")
       .def("__getitem__", &batch_field, py::arg("field"))
       .def(
           "tensor", &batch_tensor, py::arg("field"),
@@ -190,6 +208,9 @@ void bind_trajectory_queue(py::module_& module) {
           "how many went in, from the front: fewer than n after the time-out or a close. Raises TimeoutError "
           "or "
           "QueueClosed when none did.")
+      .def("put_part", &put_part, py::arg("fields"), py::arg("timeout"),
+           "put_many() for a worker's loop: (how many went in, ns waited for space, their places as a trace "
+           "span's argument). After the time-out that is 0 of them. Raises QueueClosed when none did.")
       .def("get_many", &get_many, py::arg("n"), py::arg("timeout") = py::none(),
            "Takes exactly n trajectories, without a copy; after close(), what is left when that is fewer. "
            "Raises "

@@ -1,4 +1,4 @@
-// What gm.Rollouts and its workers are made of: the pool of processes, and a worker's row on the board.
+// What gm.Rollouts is made of: the pool of processes.
 
 #include <pybind11/stl.h>
 
@@ -29,21 +29,6 @@ struct PyWorkerPool {
     pool->stop(grace);
   }
 };
-
-// A row as its own process sees it.
-struct PyRow {
-  py::object board;
-  RunBoard::Row row;
-};
-
-Phase phase_of(const std::string& name) {
-  if (name == "described") return Phase::kDescribed;
-  if (name == "running") return Phase::kRunning;
-  if (name == "stopped") return Phase::kStopped;
-  if (name == "failed") return Phase::kFailed;
-  if (name == "fatal") return Phase::kFatal;
-  throw py::value_error("phase '" + name + "'; expected one of: described, running, stopped, failed, fatal");
-}
 
 void bind_pool(py::module_& module) {
   py::class_<PyWorkerPool>(module, "WorkerPool",
@@ -90,42 +75,10 @@ void bind_pool(py::module_& module) {
           "Asks the workers to end, and kills those that have not after `grace` seconds.");
 }
 
-void bind_row(py::module_& module) {
-  py::class_<PyRow>(module, "BoardRow", "A worker's own row on the board: how far it is, and how it ended.")
-      .def("beat", [](PyRow& self) { self.row.beat(); })
-      .def(
-          "add",
-          [](PyRow& self, const std::string& counter, std::uint64_t n) {
-            self.row.add(counter_of(counter), n);
-          },
-          py::arg("counter"), py::arg("n"))
-      .def(
-          "set",
-          [](PyRow& self, const std::string& counter, std::uint64_t value) {
-            self.row.set(counter_of(counter), value);
-          },
-          py::arg("counter"), py::arg("value"))
-      .def("set_phase", [](PyRow& self, const std::string& phase) { self.row.set_phase(phase_of(phase)); })
-      .def("set_description", [](PyRow& self, const std::string& json) { self.row.set_description(json); })
-      .def("set_error", [](PyRow& self, const std::string& text) { self.row.set_error(text); })
-      .def_property_readonly("incarnation", [](const PyRow& self) { return self.row.incarnation(); });
-}
-
 }  // namespace
 
 void bind_worker_pool(py::module_& module) {
   bind_pool(module);
-  bind_row(module);
-  module.def(
-      "enter_row",
-      [](py::object board, int index) {
-        auto& shared = board.cast<RunBoard&>();
-        if (index < 0 || index >= shared.rows()) throw py::index_error("no such row on the board");
-        PyRow row{std::move(board), shared.row(index)};
-        row.row.enter();
-        return row;
-      },
-      py::arg("board"), py::arg("index"), "By a worker: the row is this process's now.");
   module.def(
       "die_with_parent", [](std::int64_t pid) { die_with_parent(static_cast<pid_t>(pid)); }, py::arg("pid"),
       "Ends this process when its parent, `pid`, ends; at once if it has already.");

@@ -20,11 +20,14 @@ void bind_message_queue(py::module_& module);
 void bind_timer_queue(py::module_& module);
 void bind_timer_simulation(py::module_& module);
 void bind_run_board(py::module_& module);
+void bind_board_row(py::module_& module);  // after the board
 void bind_profile(py::module_& module);
+void bind_memory_speed(py::module_& module);
 void bind_segments(py::module_& module);
 void bind_launch(py::module_& module);
 void bind_environments(py::module_& module);
 void bind_worker_pool(py::module_& module);  // after the board and the configuration
+void bind_worker_logs(py::module_& module);
 
 // gristmill._train: needs libtorch.
 void bind_checkpoint(py::module_& module);

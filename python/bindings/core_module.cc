@@ -12,9 +12,12 @@ PYBIND11_MODULE(_core, module) {
   bind_message_queue(module);
   bind_timer_queue(module);
   bind_run_board(module);
+  bind_board_row(module);
   bind_profile(module);
+  bind_memory_speed(module);
   bind_segments(module);
   bind_launch(module);
   bind_environments(module);
   bind_worker_pool(module);
+  bind_worker_logs(module);
 }

@@ -6,6 +6,7 @@ Configuration and shared memory of gristmill, in C++.
 from __future__ import annotations
 import collections.abc
 import numpy
+import numpy.typing
 import typing
 
 __all__: list[str] = [
@@ -21,10 +22,12 @@ __all__: list[str] = [
     "RunBoard",
     "SegmentError",
     "SegmentInfo",
+    "StageClock",
     "TimerQueue",
     "TrajectoryQueue",
     "TrajectoryQueueStatistics",
     "VectorEnvironment",
+    "WorkerLogs",
     "WorkerPool",
     "board_histograms",
     "board_spans",
@@ -40,6 +43,7 @@ __all__: list[str] = [
     "learner_row",
     "list_segments",
     "load_config",
+    "memory_speed",
     "native_environment_ids",
     "native_worker_command",
     "parse_config",
@@ -125,6 +129,11 @@ class Batch:
         """
         Every field as a torch tensor.
         """
+    @property
+    def position(self) -> int:
+        """
+        Of its first trajectory, counting from the queue's beginning.
+        """
 
 class TrajectoryQueueStatistics:
     @property
@@ -196,6 +205,10 @@ class TrajectoryQueue:
     ) -> int:
         """
         Copies n trajectories in, {name: array [n, shape…]}, with one claim where there is space. Returns how many went in, from the front: fewer than n after the time-out or a close. Raises TimeoutError or QueueClosed when none did.
+        """
+    def put_part(self, fields: dict, timeout: typing.SupportsFloat | typing.SupportsIndex) -> tuple:
+        """
+        put_many() for a worker's loop: (how many went in, ns waited for space, their places as a trace span's argument). After the time-out that is 0 of them. Raises QueueClosed when none did.
         """
     def recover(self) -> int:
         """
@@ -428,6 +441,10 @@ class RunBoard:
         """
         By a worker: waits for announce_ready(). False: timed out, or stopped.
         """
+    def note_publication(self, version: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        By the learner, before it publishes: that it is now.
+        """
     def request_stop(self) -> None:
         """
         Asks every process of the run to end in an orderly way.
@@ -463,6 +480,65 @@ class RunBoard:
         """
     @property
     def stop_requested(self) -> bool: ...
+
+class BoardRow:
+    """
+    This process's own row on the board: how far it is, and how it ended.
+    """
+    def add(self, counter: str, n: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def beat(self) -> None: ...
+    def record_each(
+        self, measure: str, values: typing.Annotated[numpy.typing.ArrayLike, numpy.int64]
+    ) -> None:
+        """
+        Counts each of values, [n], in the measure's histogram; less than 0 as 0.
+        """
+    def set(self, counter: str, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
+    def set_description(self, arg0: str) -> None: ...
+    def set_error(self, arg0: str) -> None: ...
+    def set_mean_return(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
+    def set_phase(self, arg0: str) -> None: ...
+    def set_queue_size(self, size: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Trajectories in the queue, as seen now.
+        """
+    @property
+    def incarnation(self) -> int: ...
+
+class StageClock:
+    """
+    Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read where a stage ends. One thread.
+    """
+    def __init__(self, row: BoardRow, on: bool = True) -> None:
+        """
+        on: otherwise it reads no clock and charges nothing.
+        """
+    def acted(self, version: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        By a worker: the last charge was its first action under this version.
+        """
+    def charge(
+        self,
+        stage: typing.SupportsInt | typing.SupportsIndex,
+        argument: typing.SupportsInt | typing.SupportsIndex = 0,
+    ) -> None:
+        """
+        The time since the last charge was this stage's. argument: of its trace span.
+        """
+    def charge_parts(
+        self,
+        stage: typing.SupportsInt | typing.SupportsIndex,
+        argument: typing.SupportsInt | typing.SupportsIndex,
+        inner: typing.SupportsInt | typing.SupportsIndex,
+        inner_ns: typing.SupportsInt | typing.SupportsIndex,
+    ) -> None:
+        """
+        The same, of which inner_ns were another stage's.
+        """
+    def skip(self) -> None:
+        """
+        The time since the last charge is nobody's.
+        """
 
 class SegmentInfo:
     """
@@ -597,18 +673,24 @@ class WorkerPool:
     @property
     def restarts(self) -> int: ...
 
-class BoardRow:
+class WorkerLogs:
     """
-    A worker's own row on the board: how far it is, and how it ended.
+    The log of a run whose board has this name, where worker_log.install() finds it. It drops its oldest lines when it is full. Raises SegmentError.
     """
-    def add(self, counter: str, n: typing.SupportsInt | typing.SupportsIndex) -> None: ...
-    def beat(self) -> None: ...
-    def set(self, counter: str, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
-    def set_description(self, arg0: str) -> None: ...
-    def set_error(self, arg0: str) -> None: ...
-    def set_phase(self, arg0: str) -> None: ...
+    def __init__(self, board: str) -> None: ...
+    def take(self) -> list:
+        """
+        What was said since the last call, 32 KiB of it at most: [(worker, level as in logging, text)], printable. Never waits.
+        """
+    def unlink(self) -> None:
+        """
+        Removes the name.
+        """
     @property
-    def incarnation(self) -> int: ...
+    def dropped(self) -> int:
+        """
+        Lines that gave way to newer ones.
+        """
 
 def _simulate_timers(
     connections: typing.SupportsInt | typing.SupportsIndex,
@@ -673,9 +755,9 @@ def die_with_parent(pid: typing.SupportsInt | typing.SupportsIndex) -> None:
     Ends this process when its parent, `pid`, ends; at once if it has already.
     """
 
-def enter_row(board: typing.Any, index: typing.SupportsInt | typing.SupportsIndex) -> BoardRow:
+def enter_row(board: typing.Any, index: typing.SupportsInt | typing.SupportsIndex | None) -> BoardRow:
     """
-    By a worker: the row is this process's now.
+    The row is this process's now: a worker's, or, with None, the learner's, which begins anew.
     """
 
 def histogram_bounds() -> list[int]:
@@ -697,6 +779,17 @@ def list_segments() -> list[SegmentInfo]:
 def load_config(path: str, overrides: collections.abc.Sequence[str] = []) -> ResolvedConfig:
     """
     Reads a YAML file and applies 'dotted.key=value' overrides. Raises ConfigError.
+    """
+
+def memory_speed(
+    frame_bytes: typing.SupportsInt | typing.SupportsIndex,
+    envs: typing.SupportsInt | typing.SupportsIndex,
+    unroll: typing.SupportsInt | typing.SupportsIndex,
+    capacity: typing.SupportsInt | typing.SupportsIndex,
+    seconds: typing.SupportsFloat | typing.SupportsIndex,
+) -> tuple[float, float]:
+    """
+    (ns to write one observation, ns to copy one trajectory of unroll + 1 of them): memset into a worker's buffer, step by step for each environment, then one memcpy of all trajectories into a ring of `capacity` in shared memory, over and over, as a worker does it. Of each, the time that a tenth of the rounds stayed below.
     """
 
 def native_environment_ids() -> list[str]:

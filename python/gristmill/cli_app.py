@@ -191,7 +191,9 @@ def clean() -> None:
     "gristmill profile configs/cartpole.yaml --sweep workers.count=1,2,4 workers.envs_per_worker=16,64"
 )
 def profile(
-    config: Config,
+    config: Annotated[
+        str, typer.Argument(metavar="CONFIG", help="A YAML file; or a run that goes on: name, folder or pid.")
+    ],
     overrides: Overrides = None,
     seconds: Annotated[float, typer.Option(min=0.5, max=3600, help="How long to measure.")] = 5.0,
     warmup: Annotated[float, typer.Option(min=0, max=600, help="Seconds of learning before that.")] = 2.0,
@@ -218,7 +220,7 @@ def profile(
         typer.Option(metavar="FILE", help="Of a sweep: the fastest setting's config; CONFIG_best.yaml."),
     ] = None,
 ) -> None:
-    """Run a configuration for some seconds: where the time goes, what bounds the speed, what to change."""
+    """Run a configuration for a while, or watch a run: where time goes, what bounds it, what to change."""
     from gristmill import commands_profile
 
     given = list(overrides or [])

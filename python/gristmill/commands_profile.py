@@ -1,13 +1,18 @@
-"""`profile`: a short run, measured: where its time goes, and what bounds it. Or a grid of them."""
+"""`profile`: a short run, or one that goes on, measured: where its time goes, and what bounds it. Or a grid
+of short ones."""
 
 from __future__ import annotations
 
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gristmill._core import ConfigError
 from gristmill.console import FAILED, OK
+
+if TYPE_CHECKING:
+    from gristmill.top import Watched
 
 
 def profile(
@@ -28,14 +33,22 @@ def profile(
         if path is not None and not path.resolve().parent.is_dir():
             raise ConfigError(f"{path}: no folder {path.resolve().parent}")
     console = Console(stderr=True)
-    measured = measure.profile(
-        config,
-        overrides,
-        seconds,
-        warmup,
-        trace_s=1.0 if html or trace else 0.0,
-        say=lambda line: console.print(line, style="dim", highlight=False),
-    )
+
+    def say(line: str) -> None:
+        console.print(line, style="dim", highlight=False, markup=False)
+
+    trace_s = 1.0 if html or trace else 0.0
+    run = _going_on(config)
+    if run is not None and overrides:
+        raise ConfigError(f"{config} is a run that goes on: {overrides[0]} cannot be changed in it any more")
+    try:
+        if run is None:
+            measured = measure.profile(config, overrides, seconds, warmup, trace_s, say)
+        else:
+            measured = measure.profile_run(run, seconds, trace_s, say)
+    except KeyboardInterrupt:
+        say("interrupted: nothing is told of what was measured so far")
+        raise
     if as_json:
         print(json.dumps(text.document(measured)))
     else:
@@ -52,6 +65,19 @@ def profile(
         html.write_text(page(measured), encoding="utf-8")
         print(f"{html}: open it in a browser", file=sys.stderr)
     return OK
+
+
+def _going_on(name: str) -> Watched | None:
+    """The run that this names, unless it is a file. Raises ConfigError when it names several."""
+    if Path(name).is_file():
+        return None
+    from gristmill.top import watched_runs
+
+    runs = watched_runs(name)
+    if len(runs) > 1:
+        pids = ", ".join(str(run.pid) for run in runs)
+        raise ConfigError(f"{name} names {len(runs)} runs that go on; give one of their pids: {pids}")
+    return runs[0] if runs else None
 
 
 def sweep(

@@ -9,11 +9,12 @@ from __future__ import annotations
 import argparse
 import signal
 import sys
+import time
 import traceback
 from collections.abc import Mapping
 from typing import Any
 
-from gristmill import _core, payload, stack_report
+from gristmill import _core, payload, stack_report, worker_log
 from gristmill.environments import make_vector
 from gristmill.gymnasium_env import stream_seed
 from gristmill.spaces import UnusableEnvironmentError
@@ -29,10 +30,12 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--payload", required=True, help="where the run's process keeps what to run")
     parser.add_argument("--board", required=True, help="the run's board in shared memory")
     parser.add_argument("--index", required=True, type=int, help="this worker's row on it")
+    parser.add_argument("--log-level", default="off", help="what goes to the run's log")
     given = parser.parse_args(arguments)
     # Ctrl-C reaches the whole process group: the learner decides, and tells the workers.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     stack_report.install()
+    worker_log.install(given.board, given.index, given.log_level)
 
     board = _core.RunBoard.attach(given.board, _ATTACH_TIMEOUT_S)
     _core.die_with_parent(board.owner)
@@ -114,29 +117,30 @@ class _Loop:
         self.synchronous = synchronous
 
     def run(self) -> None:
-        import time
-
-        row, worker = self.row, self.worker
+        row, worker, queue = self.row, self.worker, self.queue
+        clock = _core.StageClock(row)
+        worker.charge_to(clock)
         if not self._await_version(1):
             return
         row.set("first_step_ns", time.monotonic_ns())
-        told = {"environment_ns": 0, "inference_ns": 0, "frames": 0, "episodes": 0}
+        bytes_each = worker.spec.nbytes
         box = None if self.synchronous else self.box
-        while worker.collect(box, self._stopped) is not None:
-            for name in told:
-                row.add(name, getattr(worker, name) - told[name])
-                told[name] = getattr(worker, name)
-            row.set("version", worker.version)
-            started = time.perf_counter_ns()
-            if not worker.put(self.queue, self._stopped):
+        while worker.collect(box, self._stepped) is not None:
+            row.set("episodes", worker.episodes)
+            if not worker.put(queue, self._stopped):
                 return
-            row.add("copy_ns", time.perf_counter_ns() - started)
-            row.add("trajectories", len(worker.environments))
+            row.set("trajectories", worker.put_trajectories)
+            row.set("copied_bytes", worker.put_trajectories * bytes_each)
             row.set("last_step_ns", time.monotonic_ns())
+            row.set_queue_size(len(queue))
             if self.synchronous:
                 if not self._await_version(worker.version + 1):
                     return
                 worker.act_again()
+
+    def _stepped(self) -> bool:
+        self.row.set("frames", self.worker.frames)
+        return self._stopped()
 
     def _stopped(self) -> bool:
         self.row.beat()
@@ -150,7 +154,7 @@ class _Loop:
                 self.box.watch(version - 1, timeout=_WAIT_SLICE_S)
             except TimeoutError:
                 pass
-        self.worker.load(self.box)
+        self.row.set("version", self.worker.load(self.box))
         return True
 
 

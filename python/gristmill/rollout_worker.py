@@ -5,9 +5,8 @@ from __future__ import annotations
 
 import json
 import random
-import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -16,10 +15,22 @@ from gristmill import _tensors
 from gristmill._core import QueueClosed
 from gristmill.acting import Acted, ActingPolicy, state_leaves, state_reset
 from gristmill.environments import label_of, make_vector
+from gristmill.profiling.stages import ASSEMBLE, COPY, ENVIRONMENT, INFERENCE, PARAMETERS, SPACE_WAIT
 from gristmill.spaces import UnusableEnvironmentError
 from gristmill.trajectory_spec import TrajectorySpec
 
+if TYPE_CHECKING:
+    from gristmill._core import StageClock
+
 _WAIT_SLICE_S = 0.1
+
+
+class Uncharged:
+    """In the place of a StageClock, for a worker whose time nobody watches."""
+
+    def charge(self, stage: int, argument: int = 0) -> None: ...
+    def charge_parts(self, stage: int, argument: int, inner: int, inner_ns: int) -> None: ...
+    def acted(self, version: int) -> None: ...
 
 
 class Worker:
@@ -42,6 +53,9 @@ class Worker:
     - worker, slot: who stepped it.
 
     The next episode begins in the step of an episode's end. One thread at a time.
+
+    It can be passed to a child process. Pickled (spawn, forkserver), it is made anew there from the same
+    arguments, so that its episodes begin as this one's began: give each its own seed and index.
     """
 
     def __init__(
@@ -58,6 +72,17 @@ class Worker:
     ) -> None:
         if unroll < 1:
             raise ValueError(f"unroll is {unroll}; expected at least 1 step")
+        self._made_of = (
+            (env, policy),
+            {
+                "envs": envs,
+                "unroll": unroll,
+                "seed": seed,
+                "env_kwargs": env_kwargs,
+                "final_observations": final_observations,
+                "index": index,
+            },
+        )
         # Environments and policies that draw from the global generators repeat themselves too.
         random.seed(seed)
         np.random.seed(seed & 0xFFFFFFFF)
@@ -71,7 +96,8 @@ class Worker:
         self.version = 0  # of the parameters it acts on
         self.frames = 0  # environment steps so far
         self.episodes = 0  # that have ended
-        self.environment_ns = self.inference_ns = 0  # spent in the environments, in the policy
+        self.put_trajectories = 0  # by run() or put()
+        self._clock: StageClock | Uncharged = Uncharged()
 
         shape = tuple(self.environment["observation"]["shape"])
         self._first = np.zeros((envs, *shape), self.environment["observation"]["dtype"])
@@ -90,14 +116,22 @@ class Worker:
         self._lengths = np.zeros(envs, np.int32)
         self._acted_version = 0
 
+    def __reduce__(self):
+        return _made_anew, self._made_of
+
     @property
     def fields(self) -> dict[str, tuple[str, tuple[int, ...]]]:
         """{name: (dtype, shape)} of one trajectory."""
         return dict(self.spec)
 
+    def charge_to(self, clock: StageClock) -> None:
+        """From now on where its time goes is told there, stage by stage."""
+        self._clock = clock
+
     def load(self, box: Any) -> int:
         """Acts on the box's newest parameters from the next step on, in place; returns their version."""
         self.version = self._policy.use(box)
+        self._clock.charge(PARAMETERS, self.version)
         return self.version
 
     def collect(
@@ -119,6 +153,7 @@ class Worker:
             self._act(0)  # the first parameters came after the first look
         buffers["version"][:] = self._acted_version
         self._store(0)
+        self._clock.charge(ASSEMBLE)
         for t in range(unroll):
             self._step(t)
             if box is not None and self._policy.has_parameters and box.version != self.version:
@@ -126,6 +161,7 @@ class Worker:
             # The actions at step T are the next trajectories' first: their values are the bootstrap.
             self._act(t + 1)
             self._store(t + 1)
+            self._clock.charge(ASSEMBLE)
             if on_step is not None and on_step():
                 return None
         return buffers
@@ -137,15 +173,17 @@ class Worker:
     def put(self, queue: Any, stop: Callable[[], bool] = lambda: False) -> bool:
         """Puts what collect() returned. False: told to stop, or the queue is closed."""
         values: dict[str, Any] = self._buffers
-        done = 0
+        done = waited = 0
         while not stop():
             try:
-                done += queue.put_many(values, timeout=_WAIT_SLICE_S)
-            except TimeoutError:
-                continue
+                put, slice_ns, places = queue.put_part(values, _WAIT_SLICE_S)
             except QueueClosed:
                 return False
+            done += put
+            waited += slice_ns
             if done == self._envs:
+                self._clock.charge_parts(COPY, places, SPACE_WAIT, waited)
+                self.put_trajectories += done
                 return True
             values = {name: array[done:] for name, array in self._buffers.items()}
         return False
@@ -197,10 +235,11 @@ class Worker:
         return TrajectorySpec(fields)
 
     def _act(self, t: int) -> None:
-        started = time.perf_counter_ns()
         self._next = self._policy.act(self._tensors[t], self._state)
-        self._acted_version = self.version
-        self.inference_ns += time.perf_counter_ns() - started
+        self._clock.charge(INFERENCE)
+        if self._acted_version != self.version:
+            self._acted_version = self.version
+            self._clock.acted(self.version)
 
     def _store(self, t: int) -> None:
         """What act() said of step t. At T only the values: the rest is the next trajectories'."""
@@ -219,14 +258,13 @@ class Worker:
 
     def _step(self, t: int) -> None:
         buffers = self._buffers
-        started = time.perf_counter_ns()
         rewards, over, cut = (buffers[name][:, t] for name in ("rewards", "terminated", "truncated"))
         self.environments.step(
             buffers["actions"][:, t], buffers["observations"][:, t + 1], rewards, over, cut, self._finals
         )
         self._check_finite(buffers["observations"][:, t + 1], "observation")
         self._check_finite(rewards, "reward")
-        self.environment_ns += time.perf_counter_ns() - started
+        self._clock.charge(ENVIRONMENT)
         self.frames += self._envs
         self._returns += rewards
         self._lengths += 1
@@ -249,10 +287,10 @@ class Worker:
             buffers["final_observations"][ended, t] = self._finals[ended]
         if "final_values" in buffers and cut.any():
             # All rows at once: those without an end hold stale observations, whose values are not used.
-            started = time.perf_counter_ns()
+            self._clock.charge(ASSEMBLE)
             values = self._policy.values(self._final_tensor, state)
             buffers["final_values"][cut, t] = values[cut]
-            self.inference_ns += time.perf_counter_ns() - started
+            self._clock.charge(INFERENCE)
 
     def _check_finite(self, rows: np.ndarray, what: str) -> None:
         if rows.dtype.kind != "f" or np.isfinite(rows).all():
@@ -262,3 +300,7 @@ class Worker:
             f"{what} is not finite in environment {slot} of worker {self.index} ({self._env_label}): "
             f"{rows[slot]}. Mend the environment, or clip what it returns"
         )
+
+
+def _made_anew(arguments: tuple[Any, ...], options: dict[str, Any]) -> Worker:
+    return Worker(*arguments, **options)

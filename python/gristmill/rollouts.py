@@ -24,7 +24,9 @@ from gristmill.box import Box
 from gristmill.config import Config
 from gristmill.environments import ENVPOOL, GYMNASIUM, is_native, label_of
 from gristmill.payload import Payload
+from gristmill.rollout_account import LoopAccount
 from gristmill.rollout_batch import RolloutBatch
+from gristmill.rollout_lines import WorkerLines
 from gristmill.trajectory_spec import TrajectorySpec
 
 _WAIT_SLICE_S = 0.1
@@ -62,7 +64,12 @@ class Rollouts:
 
     on_error: what becomes of a worker whose environment or policy raises: "raise" ends the rollouts with
     WorkerError, "restart" restarts it. One that is killed is restarted in any case, up to max_restarts times
-    a minute. What happens to workers is told to the logger "gristmill".
+    a minute. What happens to workers is told to the logger "gristmill", and so is what they log, warn and
+    print, "worker 1: …", while the loop runs; what they print goes to sys.stdout where that logger takes no
+    INFO.
+
+    From another terminal `gristmill top` shows workers and loop, and `gristmill profile PID`, with this
+    process's pid, tells where their time goes.
 
     One thread. Close it, or use it with `with`: Ctrl-C ends the loop as usual, and the block the workers.
     Raises ConfigError, SegmentError.
@@ -103,10 +110,11 @@ class Rollouts:
         self._description: dict[str, Any] | None = None
         self._policy = None if self._built_in else _resolved(policy)
         self._queue: _core.TrajectoryQueue | None = None
+        self._account: LoopAccount | None = None
+        self._said: WorkerLines | None = None
         self._box: Box | None = None
         self._out: list[tuple[weakref.ref, int]] = []  # batches, and how many trajectories came before each
         self._taken = 0
-        self._started_at = time.monotonic()
 
         _core.sweep_segments()
         self._prefix = _core.segment_name(f"rollouts-{next(_numbers)}", "board").rpartition(".")[0]
@@ -114,6 +122,7 @@ class Rollouts:
         self._board.set_config(config.dump())
         self._payload: Payload | None = None
         try:
+            self._said = WorkerLines(self._board.name)
             if not self._built_in:
                 self._make_box()
             command = self._command(env, policy, env_kwargs, seed, final_observations)
@@ -136,28 +145,37 @@ class Rollouts:
         """
         self._refuse_closed()
         queue = self._start(n)
+        self._account.begin()
         for _ in itertools.count() if count is None else range(count):
             batch = self._take(queue, n, timeout)
             # After a break the batch can still be used: it ends with its last reference.
             yield batch
+            self._account.learned()
             batch.release()
             del batch
+            self._account.released(len(queue))
 
     def publish(self, policy: Any = None) -> int:
         """Gives the workers new parameters: a module, or a state dict; by default those of `policy`. Returns
         their version. Workers act on them from their next step on."""
         self._refuse_closed()
         values = self.policy if policy is None else policy
+        box = self._boxed()
+        if self._account is not None:
+            self._account.publishing(box.version + 1)
         if self._built_in:
             from gristmill.mlp import flattened
 
-            return self._boxed().publish({"parameters": flattened(values, self.policy)})
-        box = self._boxed()
-        if self._fields:
-            return box.publish(values)
-        import numpy as np
+            version = box.publish({"parameters": flattened(values, self.policy)})
+        elif self._fields:
+            version = box.publish(values)
+        else:
+            import numpy as np
 
-        return box.publish({"_none": np.zeros(0, np.uint8)})
+            version = box.publish({"_none": np.zeros(0, np.uint8)})
+        if self._account is not None:
+            self._account.published(version)
+        return version
 
     @property
     def version(self) -> int:
@@ -223,6 +241,9 @@ class Rollouts:
             self._queue.close()
         self._pool.stop(_GRACE_S)
         self._tell_events()
+        self._said.finish()
+        if self._account is not None:
+            self._account.end()
         self._remove()
 
     def __enter__(self) -> Rollouts:
@@ -251,6 +272,8 @@ class Rollouts:
             "workers.start_timeout_s": start_timeout,
             "workers.hang_timeout_s": hang_timeout,
             "queue.capacity": max(256, self.envs_per_worker),
+            # What workers in C++ say of themselves; see WorkerLines.
+            "log.workers_level": "warning",
         }
         if is_native(env):
             values["env.id"] = env
@@ -283,7 +306,8 @@ class Rollouts:
             "synchronous": self._synchronous,
         }
         self._payload = Payload(setup)
-        return [sys.executable, "-m", "gristmill.rollout_process", "--payload", self._payload.path]
+        program = [sys.executable, "-m", "gristmill.rollout_process"]
+        return [*program, "--payload", self._payload.path, "--log-level", "info"]
 
     def _make_box(self) -> None:
         from gristmill.acting import box_fields
@@ -318,6 +342,7 @@ class Rollouts:
                 self.publish()
             self._queue = queue
             self._pool.watch_queue(queue)
+            self._account = LoopAccount(self._board, self.unroll, capacity, self._synchronous)
             self._board.announce_ready()
         if n > self._queue.capacity:
             raise ValueError(
@@ -349,6 +374,7 @@ class Rollouts:
             try:
                 batch = queue.get_many(n, _WAIT_SLICE_S)
             except TimeoutError:
+                self._account.waited()
                 self._check_workers()
                 self._check_room(queue, n)
                 if deadline is not None and time.monotonic() > deadline:
@@ -357,6 +383,7 @@ class Rollouts:
             self._out = [entry for entry in self._out if entry[0]() is not None]
             self._out.append((weakref.ref(batch), self._taken))
             self._taken += len(batch)
+            self._account.taken(batch, self.version, len(queue))
             return RolloutBatch(batch, self.version)
 
     def _check_room(self, queue: _core.TrajectoryQueue, n: int) -> None:
@@ -379,6 +406,7 @@ class Rollouts:
 
     def _check_workers(self) -> None:
         """Raises WorkerError for what ended the rollouts."""
+        self._said.tell()
         self._tell_events()
         if failure := self._pool.failure:
             raise WorkerError(failure, self._blamed)
@@ -405,7 +433,7 @@ class Rollouts:
     def _remove(self) -> None:
         if self._payload is not None:
             self._payload.close()
-        for part in (self._queue, self._box, self._board):
+        for part in (self._queue, self._box, self._said, self._board):
             if part is not None:
                 part.unlink()
 

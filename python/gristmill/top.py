@@ -13,6 +13,7 @@ from gristmill import _core
 from gristmill.console import FAILED, OK, failed
 from gristmill.profiling import board as boards
 from gristmill.profiling.histogram import quantile
+from gristmill.profiling.own_loop import settings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -44,6 +45,11 @@ class Watched:
             return None
         now = boards.read(board)
         return cls(_run_name(segment.name), segment.pid, board, values, now, now)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """Its options, or what a loop of the user's own has of them."""
+        return settings(self.values, self.now.learner.description)
 
     def look(self) -> None:
         self.before, self.now = self.now, boards.read(self.board)
@@ -126,7 +132,7 @@ def _panel(run: Watched) -> RenderableType:
     from rich.table import Table
     from rich.text import Text
 
-    window, values, learner = run.window, run.values, run.now.learner
+    window, values, learner = run.window, run.settings, run.now.learner
     capacity = values["queue.capacity"]
     lag = quantile(window.policy_lag, 0.5)
     head = Table.grid(padding=(0, 3))
@@ -153,7 +159,7 @@ def _panel(run: Watched) -> RenderableType:
     table.add_column("where its time goes", ratio=1)
     for before, now in zip(run.before.rows, run.now.rows, strict=True):
         if now.phase == "empty":
-            continue  # a learner of the user's own has no row
+            continue  # a loop of the user's own that has not begun
         one = boards.between(
             boards.Snapshot(run.before.time_s, before, [before]), boards.Snapshot(run.now.time_s, now, [now])
         )
@@ -197,21 +203,21 @@ def _bar(share: float, width: int) -> str:
 
 def document(run: Watched) -> dict[str, Any]:
     """As JSON, over the last interval."""
-    window, now = run.window, run.now
+    window, now, values = run.window, run.now, run.settings
     lag = quantile(window.policy_lag, 0.5)
     return {
         "run": run.name,
         "pid": run.pid,
         "board": run.board.name,
-        "env": run.values["env.id"],
-        "algorithm": run.values["learner.algorithm"],
+        "env": values["env.id"],
+        "algorithm": values["learner.algorithm"],
         "frames": _frames(run),
         "frames_per_s": window.frames_per_s or window.acted_per_s,
         "mean_return": now.learner.mean_return if now.learner.counters["mean_return"] else None,
         "version": _version(run),
         "policy_lag": None if lag != lag else lag,
         "queue_size": now.queue_size,
-        "queue_capacity": run.values["queue.capacity"],
+        "queue_capacity": values["queue.capacity"],
         "restarts": now.restarts,
         "space_wait_share": window.workers.share("space_wait"),
         "batch_wait_share": window.learner.share("batch_wait"),

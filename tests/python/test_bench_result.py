@@ -8,7 +8,9 @@ import jsonschema
 import pytest
 from running import run
 
+from gristmill import _core
 from gristmill.bench import box, compare, pipeline, queue, result, timers, train
+from gristmill.profiling import measure
 
 
 def report(**values):
@@ -150,11 +152,34 @@ def test_the_pipelines_limit_counts_step_write_and_copy():
     }
     assert pipeline.observation_bytes(values) == 84 * 84 * 4
     limit = pipeline.measure_limit(values, 0.05)
-    # Two workers of 1 ms a step: a little below 2000.
-    assert 1500 < limit.frames_per_s < 2000
+    assert limit.at_once == min(2, measure.usable_cores())
+    # A worker of 1 ms a step: a little below 1000 frames/s each.
+    assert 750 < limit.frames_per_s / limit.at_once < 1000
+    # Nothing writes or copies 28 kB in 50 ns, or takes a tenth of a millisecond for it.
+    assert 50e-9 < limit.write_s < 100e-6
+    assert 50e-9 < limit.copy_s < 100e-6
+    best = limit.faster(pipeline.Limit(limit.step_s, 1.0, 1e-9, limit.at_once))
+    assert (best.write_s, best.copy_s) == (limit.write_s, 1e-9)
+    with_copy_free = limit.at_once / (limit.step_s + limit.write_s + 1e-9)
+    assert best.frames_per_s == pytest.approx(with_copy_free)
+
+
+def test_a_larger_frame_takes_longer_to_write_and_to_copy():
+    small, large = (_core.memory_speed(frame, 4, 8, 8, 0.05) for frame in (1 << 10, 1 << 18))
+    assert large[0] > 10 * small[0]
+    assert large[1] > 10 * small[1]
+    for wrong in ((0, 4, 8, 8, 0.1), (64, 4, 0, 8, 0.1), (64, 4, 8, 3, 0.1), (64, 4, 8, 8, 0.0)):
+        with pytest.raises(ValueError, match="memory_speed"):
+            _core.memory_speed(*wrong)
 
 
 def test_figures_are_readable():
     assert result.figure_text(1.5e-6, "s") == "1.5 µs"
     assert result.figure_text(2.5e9, "B/s") == "2.5 GB/s"
     assert result.figure_text(498_000, "frames/s") == "498 k frames/s"
+
+
+def test_comparing_a_report_that_is_not_there_says_what_was_expected(tmp_path):
+    done = run("bench", "compare", tmp_path / "no_such.json", tmp_path / "neither.json")
+    assert done.returncode == 2
+    assert "no_such.json: No such file or directory; expected a report" in done.stderr

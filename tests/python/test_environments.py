@@ -93,6 +93,13 @@ class TestEnvPool:
         with pytest.raises(UnusableEnvironmentError, match="num_envs is set by the worker"):
             make_vector("envpool:CartPole-v1", {"num_envs": 3}, 1, 0)
 
+    @pytest.mark.parametrize("policy", ["mlp", rollout_policies.Scripted()])
+    def test_rollouts_step_it_with_the_built_in_policy_and_with_ones_own(self, policy):
+        with gm.Rollouts("envpool:CartPole-v1", policy, workers=1, envs_per_worker=4, unroll=8) as made:
+            for batch in made.batches(4, count=3, timeout=60):
+                assert batch["observations"].shape == (4, 9, 4)
+                assert batch["rewards"].unique().tolist() == [1]
+
     def test_a_run_trains_on_it(self, tmp_path):
         config = write_config(tmp_path, {**SMALL, "env.id": "envpool:CartPole-v1"})
         done = run("train", config, "--json")

@@ -105,6 +105,16 @@ def test_shares_add_up_and_figures_agree_with_each_other(config):
     assert set(figures["learner"]["stages"]) == set(_core.stages(learner=True))
 
 
+def test_a_batch_that_is_too_old_to_learn_from_is_charged_no_publish(config):
+    found = profiled(config, "learner.algorithm=drain", "learner.max_policy_lag=0", seconds=1.0)
+    counts = {stage.name: stage.count for stage in found.whole.learner.stages}
+    learned = found.whole.batches_per_s * found.seconds
+    # One batch may lie across each end of the measurement.
+    assert abs(counts["publish"] - learned) <= 2
+    taken = found.whole.trajectories_per_s * found.seconds / 16
+    assert taken > learned * 1.2, "no batch was too old"
+
+
 def test_counters_can_be_switched_off(config):
     found = profiled(config, "profile.counters=false", "learner.algorithm=drain", seconds=1.0)
     assert all(stage.seconds == 0 for stage in (*found.whole.workers.stages, *found.whole.learner.stages))

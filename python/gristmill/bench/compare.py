@@ -104,6 +104,10 @@ def bench_compare(
         a, b = result.read(before), result.read(after)
     except ValueError as error:
         raise ConfigError(str(error)) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{error.filename}: {error.strerror}; expected a report that gristmill bench … --json FILE wrote"
+        ) from None
     if a.bench != b.bench:
         raise ConfigError(
             f"{before} is of bench {a.bench}, {after} of bench {b.bench}: expected two of one kind"

@@ -15,7 +15,6 @@ from gristmill.profiling.histogram import BOUNDS, counts_of, quantile
 
 WORKER_STAGES: tuple[str, ...] = tuple(_core.stages(learner=False))
 LEARNER_STAGES: tuple[str, ...] = tuple(_core.stages(learner=True))
-STAGES = (*WORKER_STAGES, *LEARNER_STAGES)
 
 
 @dataclass
@@ -29,6 +28,7 @@ class Row:
     counters: dict[str, int]
     since_beat_s: float = 0.0
     mean_return: float = 0.0
+    description: str = ""  # of a learner: empty, or JSON of a loop of the user's own
     histograms: dict[str, np.ndarray] = field(default_factory=dict)
     cpu_s: float = 0.0  # of all its threads
     delay_s: float = 0.0  # its main thread was ready and had no core
@@ -72,6 +72,7 @@ def read(board: _core.RunBoard, histograms: bool = True) -> Snapshot:
             data["counters"],
             data["since_beat_s"],
             data.get("mean_return", 0.0),
+            data["description"],
         )
         if histograms:
             read_histograms = _core.board_histograms(board, index)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gristmill.profiling.board import Window
+from gristmill.profiling.own_loop import in_arguments, is_own, takes_turns
 
 # Below this share of its time, a side's waiting does not matter.
 _WAITS = 0.08
@@ -50,7 +51,11 @@ def diagnose(windows: Sequence[Window], config: Mapping[str, Any], cores: int) -
     bound, stage = _bound(whole, config, cores)
     agreeing = Counter(_bound(_shares(w), config, cores)[0] for w in measured)[bound] / len(measured)
     certainty = _certainty(agreeing, len(measured), whole, bound)
-    text, change, gain = _WORDS[bound](whole, stage, config, cores)
+    if is_own(config):
+        text, change, gain = _OWN_WORDS.get(bound, _WORDS[bound])(whole, stage, config, cores)
+        text, change = in_arguments(text, change)
+    else:
+        text, change, gain = _WORDS[bound](whole, stage, config, cores)
     if whole.delay >= _LOADED:
         certainty = "likely" if certainty == "sure" else certainty
         text += f" The machine was busy: a process was ready without a core {whole.delay:.0%} of its time."
@@ -109,7 +114,7 @@ def _average(windows: Sequence[Window]) -> _Shares:
 
 
 def _bound(shares: _Shares, config: Mapping[str, Any], cores: int) -> tuple[str, str]:
-    if config["learner.algorithm"] == "ppo":
+    if takes_turns(config):
         return "turns", ""
     if min(shares.space_wait, shares.batch_wait) >= _BOTH_WAIT:
         return "queue", ""
@@ -158,6 +163,10 @@ def _learner(shares: _Shares, stage: str, config: Mapping[str, Any], cores: int)
                 "it writes log lines and checkpoints: a larger checkpoint.interval_s and log.interval_s help",
                 {"checkpoint.interval_s": 60.0, "log.interval_s": 5.0},
             ),
+            "learn": (
+                "a loop of your own learns: what it does with a batch can be made cheaper",
+                {},
+            ),
         }[stage]
         return f"{head} There {words}: at most {_times(gain)} the frames/s.", change, gain
     compute = sum(shares.learner[name] for name in _COMPUTE)
@@ -188,6 +197,44 @@ def _learner(shares: _Shares, stage: str, config: Mapping[str, Any], cores: int)
         f"{head} Try a smaller network, policy.hidden_sizes={sizes}, or learner.device=cuda: {_upto(gain)} "
         f"the frames/s.{spare}",
         {"policy.hidden_sizes": sizes},
+        gain,
+    )
+
+
+def _own_learner(shares: _Shares, stage: str, _config: Mapping[str, Any], cores: int) -> _Advice:
+    most = _limit(1 / max(1 - shares.space_wait, 1e-3), shares, cores)
+    gain = min(most, 1 / max(1 - shares.learner[stage] / 2, 0.01))
+    return (
+        f"Learner-bound: workers wait for a place in the queue {shares.space_wait:.0%} of their time, while "
+        f"the loop is busy {1 - shares.batch_wait:.0%} of its own, most of it with {_NAMES[stage]} "
+        f"({shares.learner[stage]:.0%}). Half of that, by fewer passes over a batch, larger minibatches or a "
+        f"smaller network, brings {_upto(gain)} the frames/s.",
+        {},
+        gain,
+    )
+
+
+def _own_parameters(shares: _Shares, _stage: str, _config: Mapping[str, Any], cores: int) -> _Advice:
+    most = _limit(1 / max(1 - shares.space_wait, 1e-3), shares, cores)
+    gain = min(most, 1 / max(1 - shares.learner["publish"] / 2, 0.01))
+    return (
+        f"Bound by the size of the parameters: the loop spends {shares.learner['publish']:.0%} of its time "
+        f"publishing them, while workers wait {shares.space_wait:.0%} of theirs. Publish at every other "
+        f"batch, or take larger ones: {_upto(gain)} the frames/s.",
+        {},
+        gain,
+    )
+
+
+def _own_turns(shares: _Shares, _stage: str, _config: Mapping[str, Any], cores: int) -> _Advice:
+    waiting = shares.workers["parameters"]
+    gain = _limit(1 / max(1 - waiting, 1 - shares.batch_wait, 0.01), shares, cores)
+    return (
+        f"Loop and workers take turns, as synchronous=True means: workers wait for new parameters "
+        f"{waiting:.0%} of their time and the loop for trajectories {shares.batch_wait:.0%} of its own. "
+        f"Without it they work at once: {_upto(gain)} the frames/s, from trajectories that are some versions "
+        f"old.",
+        {"synchronous": False},
         gain,
     )
 
@@ -312,6 +359,8 @@ _WORDS = {
     "turns": _turns,
     "cores": _cores,
 }
+# Where a loop of the user's own has other means.
+_OWN_WORDS = {"learner": _own_learner, "parameters": _own_parameters, "turns": _own_turns}
 _NAMES = {
     "environment": "the environments",
     "inference": "inference",
@@ -325,6 +374,7 @@ _NAMES = {
     "optimiser": "the optimiser",
     "publish": "publishing parameters",
     "log": "logs and checkpoints",
+    "learn": "learning",
 }
 
 

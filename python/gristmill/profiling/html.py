@@ -29,6 +29,7 @@ COLORS = {
     "optimiser": "#5aa469",
     "publish": "#e08a3c",
     "log": "#8a8a8a",
+    "learn": "#3b82c4",
 }
 # Of the trace that is drawn: enough for some batches, few enough to see each span.
 _TIMELINE_SPANS = 3000

@@ -13,12 +13,15 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gristmill import _core
 from gristmill.profiling import board as boards
 from gristmill.profiling.diagnosis import Diagnosis, diagnose
 from gristmill.profiling.trace import Trace, record
+
+if TYPE_CHECKING:
+    from gristmill.top import Watched
 
 _PARTS = 10
 _SAMPLE_S = 0.1
@@ -76,46 +79,70 @@ def profile(
         say(f"{config}: warming up for {warmup:g} s …")
         run.await_learning()
         run.sleep(warmup)
-        say(f"measuring for {seconds:g} s …")
-        snapshots, samples = _watch(run, seconds)
-        trace = None
-        if trace_s > 0:
-            say(f"tracing for {trace_s:g} s …")
-            trace = record(run.tracing_board(), run.board, resolved.values, trace_s, run.check)
+        return _measure(run, Path(config).name, resolved.values, seconds, trace_s, say)
+
+
+def profile_run(
+    watched: Watched,
+    seconds: float = 5.0,
+    trace_s: float = 0.0,
+    say: Callable[[str], None] = lambda text: None,
+) -> Profile:
+    """Measures a run that goes on: one of `gristmill train`, or a loop over gm.Rollouts. It notices nothing
+    but the spans that it traces for trace_s seconds.
+
+    Raises ProfileError when it ends.
+    """
+    run = Attached(watched.board, watched.pid)
+    run.await_learning()
+    watched.look()
+    return _measure(run, watched.name, watched.settings, seconds, trace_s, say)
+
+
+def _measure(
+    run: Attached,
+    name: str,
+    values: dict[str, Any],
+    seconds: float,
+    trace_s: float,
+    say: Callable[[str], None],
+) -> Profile:
+    say(f"measuring for {seconds:g} s …")
+    snapshots, samples = _watch(run, seconds)
+    trace = None
+    if trace_s > 0:
+        say(f"tracing for {trace_s:g} s …")
+        trace = record(run.tracing_board(), run.board, trace_s, run.check)
     windows = [boards.between(a, b) for a, b in itertools.pairwise(snapshots)]
     whole = boards.between(snapshots[0], snapshots[-1])
     return Profile(
-        config=resolved.values,
-        config_name=Path(config).name,
+        config=values,
+        config_name=name,
         cores=usable_cores(),
         seconds=whole.seconds,
         whole=whole,
         windows=windows,
         samples=samples,
-        diagnosis=diagnose(windows, resolved.values, usable_cores()),
+        diagnosis=diagnose(windows, values, usable_cores()),
         trace=trace,
         processes=boards.each_process(snapshots[0], snapshots[-1]),
     )
 
 
-class Running:
-    """A run that goes on in a process of its own."""
+class Attached:
+    """A run that goes on, seen by its board."""
 
-    def __init__(self, process: subprocess.Popen[str], output: Path) -> None:
-        self._process = process
-        self._output = output
-        self._name = self._await_board()
-        self.board = _core.watch_board(self._name)
+    def __init__(self, board: _core.RunBoard, pid: int) -> None:
+        self.board, self._pid = board, pid
 
     def tracing_board(self) -> _core.RunBoard:
         """The board, writable: tracing is switched on there."""
-        return _core.RunBoard.attach(self._name, 1.0)
+        return _core.RunBoard.attach(self.board.name, 1.0)
 
     def check(self) -> None:
         """Raises ProfileError when the run has ended."""
-        if self._process.poll() is not None:
-            text = self._output.read_text(errors="replace").strip()
-            raise ProfileError(f"the run ended by itself: {_last_words(text)}")
+        if self.board.stop_requested or not Path(f"/proc/{self._pid}").exists():
+            raise ProfileError("the run has ended")
 
     def sleep(self, seconds: float) -> None:
         end = time.monotonic() + seconds
@@ -135,6 +162,20 @@ class Running:
             if time.monotonic() > limit:
                 raise ProfileError(f"no batch after {_START_LIMIT_S:.0f} s")
             time.sleep(0.02)
+
+
+class Running(Attached):
+    """A run that was started for measuring, in a process of its own."""
+
+    def __init__(self, process: subprocess.Popen[str], output: Path) -> None:
+        self._process = process
+        self._output = output
+        super().__init__(_core.watch_board(self._await_board()), process.pid)
+
+    def check(self) -> None:
+        if self._process.poll() is not None:
+            text = self._output.read_text(errors="replace").strip()
+            raise ProfileError(f"the run ended by itself: {_last_words(text)}")
 
     def _await_board(self) -> str:
         limit = time.monotonic() + _START_LIMIT_S
@@ -184,7 +225,7 @@ def _stop(process: subprocess.Popen[str]) -> None:
     _core.sweep_segments()
 
 
-def _watch(run: Running, seconds: float) -> tuple[list[boards.Snapshot], list[Sample]]:
+def _watch(run: Attached, seconds: float) -> tuple[list[boards.Snapshot], list[Sample]]:
     """Snapshots at the ends of the parts, with histograms; samples in between, without."""
     first = before = boards.read(run.board)
     snapshots, samples = [first], []

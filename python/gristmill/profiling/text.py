@@ -28,6 +28,7 @@ TITLES = {
     "optimiser": "optimiser",
     "publish": "publish",
     "log": "log",
+    "learn": "learning",
 }
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,11 +17,10 @@ import numpy as np
 
 from gristmill import _core
 from gristmill.profiling import board as boards
+from gristmill.profiling.stages import BATCH_VIEW, COPY, PARAMETERS, PUBLISH, STAGES
 
 # Of the rings, which hold 4096 spans each unless there are many workers.
 _DRAIN_S = 0.03
-_COPY, _VIEW = boards.STAGES.index("copy"), boards.STAGES.index("batch_view")
-_VERSIONED = {boards.STAGES.index("parameters"), boards.STAGES.index("publish")}
 
 
 @dataclass
@@ -55,7 +54,6 @@ class Trace:
 def record(
     writable: _core.RunBoard,
     board: _core.RunBoard,
-    config: Mapping[str, Any],
     seconds: float,
     check: Callable[[], None],
 ) -> Trace:
@@ -100,7 +98,7 @@ def find_flows(tracks: list[Track]) -> list[Flow]:
     views = [
         (int(argument) >> 16, (int(argument) >> 16) + (int(argument) & 0xFFFF), i)
         for i, (_, _, stage, argument) in enumerate(learner)
-        if stage == _VIEW and int(argument) & 0xFFFF
+        if stage == BATCH_VIEW and int(argument) & 0xFFFF
     ]
     views.sort()
     begins = [view[0] for view in views]
@@ -108,7 +106,7 @@ def find_flows(tracks: list[Track]) -> list[Flow]:
     for worker, track in enumerate(tracks[1:], 1):
         for copied, (_, _, stage, argument) in enumerate(track.spans):
             count = int(argument) & 0xFFFF
-            if stage != _COPY or count == 0:
+            if stage != COPY or count == 0:
                 continue
             begin = int(argument) >> 16
             at = max(0, int(np.searchsorted(begins, begin, "right")) - 1)
@@ -135,7 +133,7 @@ def events(trace: Trace) -> list[dict[str, Any]]:
             found.append(
                 {
                     "ph": "X",
-                    "name": boards.STAGES[stage],
+                    "name": STAGES[stage],
                     "cat": "learner" if place == 0 else "worker",
                     "ts": begin / 1000,
                     "dur": duration / 1000,
@@ -171,8 +169,8 @@ def write(trace: Trace, path: Path) -> None:
 
 
 def _arguments(stage: int, argument: int) -> dict[str, int]:
-    if stage in (_COPY, _VIEW) and argument & 0xFFFF:
+    if stage in (COPY, BATCH_VIEW) and argument & 0xFFFF:
         return {"trajectories": argument & 0xFFFF, "first_place": argument >> 16}
-    if stage in _VERSIONED and argument:
+    if stage in (PARAMETERS, PUBLISH) and argument:
         return {"version": argument}
     return {}
