@@ -237,4 +237,12 @@ std::string describe_activity(pid_t pid) {
   return text;
 }
 
+std::chrono::nanoseconds waited_for_core(pid_t pid) {
+  std::ifstream schedstat("/proc/" + std::to_string(pid) + "/schedstat");
+  std::int64_t ran = 0;
+  std::int64_t waited = 0;
+  schedstat >> ran >> waited;
+  return std::chrono::nanoseconds(schedstat ? waited : 0);
+}
+
 }  // namespace gristmill

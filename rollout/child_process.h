@@ -5,6 +5,7 @@
 
 #include <sys/types.h>
 
+#include <chrono>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -74,5 +75,9 @@ std::string describe_exit(int status);
 // What a living process is doing right now, as far as the kernel tells: "state S (sleeping), in
 // futex_wait, system call 202".
 std::string describe_activity(pid_t pid);
+
+// How long a living process's main thread has been ready to run and had no core, in all; zero where the
+// kernel does not say. Differences tell a starved process from one that hangs.
+std::chrono::nanoseconds waited_for_core(pid_t pid);
 
 }  // namespace gristmill

@@ -216,6 +216,7 @@ void RunLog::take(const Show& show) {
   if (queue_->size() > 0) {
     take_some(show);
     file_->flush();
+    tell_error(show);
   }
   if (unshown_ > 0 && now >= next_tell_) tell_unshown(show);
 }
@@ -234,6 +235,7 @@ void RunLog::finish(const Show& show) {
          show);
   }
   file_->flush();
+  tell_error(show);
 }
 
 // False: there was nothing.
@@ -250,8 +252,13 @@ bool RunLog::take_some(const Show& show) {
     file_->write(line_of(record->time, record->level, who(record->worker), record->text));
     if (record->level >= static_cast<int>(LogLevel::kWarning)) show_some(*record, show);
   }
-  if (!file_->error.empty() && !std::exchange(file_->told, true)) warn(path() + file_->error, show);
+  tell_error(show);
   return true;
+}
+
+// Once: the run goes on without its log.
+void RunLog::tell_error(const Show& show) {
+  if (!file_->error.empty() && !std::exchange(file_->told, true)) warn(path() + file_->error, show);
 }
 
 void RunLog::show_some(const LogRecord& record, const Show& show) {

@@ -95,6 +95,7 @@ class RunLog {
   void show_some(const LogRecord& record, const Show& show);
   void tell_unshown(const Show& show);
   void warn(const std::string& text, const Show& show);
+  void tell_error(const Show& show);
 
   std::unique_ptr<MessageQueue> queue_;  // null: off
   std::unique_ptr<File> file_;

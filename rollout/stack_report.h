@@ -28,6 +28,9 @@ class StackRequest {
   StackRequest& operator=(StackRequest&&) = delete;
   ~StackRequest();
 
+  // Whether it was asked: false when it is known not to answer.
+  bool was_sent() const { return fd_ >= 0; }
+
   struct Stack {
     std::string where;   // innermost frame: "step at /home/me/env.py:12"
     std::string frames;  // one a line, innermost first, each indented and ended by a newline

@@ -56,10 +56,12 @@ class WorkerSupervisor {
     RestartPolicy policy;
     Progress progress;
     TimePoint silent_since;               // as patience_with() has it
-    std::optional<StackRequest> request;  // its stack was asked for; `stack` is the time to read it
-    bool warned = false;                  // of this silence
-    bool killed = false;                  // by the supervisor
-    std::string killed_for;               // why, in words that follow "because it"
+    std::optional<StackRequest> request;  // its stack was asked for; `stack` is the time to look for it
+    TimePoint asked;
+    std::optional<StackRequest::Stack> stack_seen;  // at the last look
+    bool warned = false;                            // of this silence
+    bool killed = false;                            // by the supervisor
+    std::string killed_for;                         // why, in words that follow "because it"
     bool fatal_told = false;
     // Timers, 0 when there is none.
     TimerQueue::Id restart = 0;  // start it again

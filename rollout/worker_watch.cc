@@ -1,6 +1,7 @@
 // WorkerSupervisor's watch over progress: who hangs is named with where, then killed.
 
 #include <algorithm>
+#include <utility>
 
 #include "rollout/worker_account.h"
 #include "rollout/worker_supervisor.h"
@@ -10,11 +11,18 @@ namespace gristmill {
 namespace {
 
 constexpr std::chrono::milliseconds kLookInterval{250};
-// What a worker takes to write its stack, if it can at all.
-constexpr std::chrono::milliseconds kStackPatience{200};
+// A worker writes its stack at once, if it can at all and has a core. It is there when two looks see the
+// same.
+constexpr std::chrono::milliseconds kStackLook{100};
+constexpr std::chrono::milliseconds kStackPatience{1500};
 
 TimerQueue::Clock::duration to_clock(double seconds) {
   return std::chrono::duration_cast<TimerQueue::Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+// Not stopped and not gone.
+bool may_answer(const std::string& activity) {
+  return activity.rfind("state R", 0) == 0 || activity.rfind("state S", 0) == 0;
 }
 
 std::string where(const std::optional<StackRequest::Stack>& stack) {
@@ -74,19 +82,29 @@ void WorkerSupervisor::look_at(int index, TimePoint now) {
 void WorkerSupervisor::ask_for_stack(int index) {
   Worker& worker = this->worker(index);
   worker.request.emplace(worker.process.pid());
-  set(worker.stack, Clock::now() + kStackPatience);
+  worker.asked = Clock::now();
+  worker.stack_seen.reset();
+  set(worker.stack, worker.asked + kStackLook);
 }
 
 // Half of a worker's time without a heartbeat is told; all of it is its end.
 void WorkerSupervisor::told_stack(int index) {
   Worker& worker = this->worker(index);
-  const auto stack = worker.request->collect();
+  const pid_t pid = worker.process.pid();
+  auto stack = worker.request->collect();
+  const std::string activity = describe_activity(pid);
+  const bool whole = stack && worker.stack_seen && stack->frames == worker.stack_seen->frames;
+  if (!whole && worker.request->was_sent() && may_answer(activity) &&
+      Clock::now() - worker.asked < kStackPatience) {
+    worker.stack_seen = std::move(stack);
+    set(worker.stack, Clock::now() + kStackLook);
+    return;
+  }
   worker.request.reset();
   const auto patience = patience_with(worker.progress, config_, ready_since_, awake_since_);
   if (!patience) return;
-  const pid_t pid = worker.process.pid();
   const double silent = std::chrono::duration<double>(Clock::now() - patience->since).count();
-  const std::string doing = where(stack) + "; " + describe_activity(pid);
+  const std::string doing = where(stack) + "; " + activity;
   if (silent < patience->limit_s) {
     worker.warned = true;
     tell(WorkerEvent::Kind::kHung, index, pid,

@@ -69,6 +69,18 @@ def test_a_file_that_cannot_be_written_is_told_once_and_costs_nothing_else(tmp_p
     assert warnings[0].startswith("metrics.jsonl no longer written: ")
 
 
+def test_a_full_disk_is_told_once_with_its_reason(tmp_path):
+    (tmp_path / "metrics.jsonl").symlink_to("/dev/full")
+    warnings = []
+    log = MetricsLog(str(tmp_path), False, warnings.append)
+    for _ in range(3):
+        log.write({"time/fps": 1.0})
+    log.close()
+    (warning,) = warnings
+    assert warning.startswith("metrics.jsonl no longer written: ")
+    assert "No space left on device" in warning
+
+
 def test_what_tensorboard_cannot_write_is_told_and_leaves_the_other_file_alone(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboard.summary.writer.event_file_writer", None)
     warnings = []

@@ -130,6 +130,18 @@ TEST_F(RunLogTest, AFileThatCannotBeWrittenIsToldOnceAndEndsNothing) {
   EXPECT_EQ(shown_[1].second, "worker 0: two");
 }
 
+TEST_F(RunLogTest, AFullDiskIsToldOnceAndEndsNothing) {
+  fs::create_symlink("/dev/full", folder_ / "log.txt");
+  RunLog log(board_, folder_.string(), "info");
+  WorkerLog worker(board_, 0, "info");
+  for (int i = 0; i < 3; ++i) {
+    worker.say(LogLevel::kInfo, "one more");
+    log.finish(show());
+  }
+  ASSERT_EQ(shown_.size(), 1U);
+  EXPECT_THAT(shown_[0].second, HasSubstr("log.txt is no longer written: No space left on device"));
+}
+
 std::string decoded(const std::string& text) {
   const std::string bytes = encode_record({1, 20, 1e9, text});
   return decode_record(std::as_bytes(std::span(bytes)))->text;

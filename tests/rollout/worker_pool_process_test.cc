@@ -86,11 +86,11 @@ TEST_F(WorkerPoolProcess, CtrlCToTheWholeGroupEndsNoWorker) {
 }
 
 TEST_F(WorkerPoolProcess, StoppedAndContinuedAsAWholeFindsNobodyHung) {
-  Forked parent = start(scripted("good"), true, 1.5);
+  Forked parent = start(scripted("good"), true, 3);
   ASSERT_TRUE(eventually([&] { return shared_->step == 1; }));
   ::kill(-parent.pid(), SIGSTOP);
   ASSERT_TRUE(parent.wait_stopped());
-  ::usleep(3'000'000);  // the silence itself: twice the time-out
+  ::usleep(4'000'000);  // the silence itself: more than the time-out
   ::kill(-parent.pid(), SIGCONT);
   ::usleep(600'000);  // for several looks at the workers
   shared_->step = 2;

@@ -10,6 +10,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 using testing::Not;
 using Kind = WorkerEvent::Kind;
@@ -33,18 +34,18 @@ class WorkerWatchTest : public WorkerPoolTest {
 
 TEST_F(WorkerWatchTest, AHungWorkerIsNamedWithItsStackThenKilledAndRestarted) {
   config_.workers.count = 1;
-  config_.workers.hang_timeout_s = 1;
+  config_.workers.hang_timeout_s = 3;
   start(scripted("hang-once"));
   ASSERT_TRUE(see(Kind::kRestarted));
   const auto messages = hung(2);
   ASSERT_EQ(messages.size(), 2u);
   EXPECT_THAT(
       messages[0],
-      AllOf(HasSubstr("worker 0 (pid "), HasSubstr("has given no sign of life for 0."),
-            HasSubstr("state S (sleeping)"), HasSubstr("after 1 s (workers.hang_timeout_s)"),
+      AllOf(HasSubstr("worker 0 (pid "), ContainsRegex("has given no sign of life for [12]\\."),
+            ContainsRegex("state [RSD] \\("), HasSubstr("after 3 s (workers.hang_timeout_s)"),
             HasSubstr("Its stack, innermost first:\n"), HasSubstr("pause"), HasSubstr("sleep_for_ever")));
-  EXPECT_THAT(messages[1], AllOf(HasSubstr("worker 0 (pid "), HasSubstr("gave no sign of life for 1"),
-                                 HasSubstr("workers.hang_timeout_s is 1 s"), HasSubstr("killing it"),
+  EXPECT_THAT(messages[1], AllOf(HasSubstr("worker 0 (pid "), HasSubstr("gave no sign of life for "),
+                                 HasSubstr("workers.hang_timeout_s is 3 s"), HasSubstr("killing it"),
                                  HasSubstr("Its stack, innermost first:\n"), HasSubstr("pause")));
   EXPECT_THAT(message(Kind::kDied), HasSubstr("because it gave no sign of life"));
   EXPECT_TRUE(eventually([&] { return all_running(); }));
@@ -52,7 +53,7 @@ TEST_F(WorkerWatchTest, AHungWorkerIsNamedWithItsStackThenKilledAndRestarted) {
 }
 
 TEST_F(WorkerWatchTest, TheOthersGoOnWhileOneHangs) {
-  config_.workers.hang_timeout_s = 1;
+  config_.workers.hang_timeout_s = 4;  // the other one must not be starved for half of it
   start(scripted("one-hangs-once"));
   ASSERT_EQ(hung(1).size(), 1u);
   const std::uint64_t before = board_->row(1).get(Counter::kFrames);
@@ -83,7 +84,7 @@ TEST_F(WorkerWatchTest, AWorkerThatGoesOnInTimeIsLeftAlone) {
 
 TEST_F(WorkerWatchTest, AStoppedWorkerCountsAsHungAndHasNoStack) {
   config_.workers.count = 1;
-  config_.workers.hang_timeout_s = 1;
+  config_.workers.hang_timeout_s = 3;
   start(scripted("good"));
   ASSERT_TRUE(eventually([&] { return all_running(); }));
   ::kill(static_cast<pid_t>(board_->row(0).identity().pid), SIGSTOP);
@@ -94,13 +95,15 @@ TEST_F(WorkerWatchTest, AStoppedWorkerCountsAsHungAndHasNoStack) {
 TEST_F(WorkerWatchTest, WhatEachWorkerDoesIsTold) {
   config_.workers.count = 2;
   start(scripted("one-hangs-once"));
-  ASSERT_TRUE(eventually([&] { return all_running() && board_->row(1).get(Counter::kFrames) > 93512; }));
+  ASSERT_TRUE(eventually([&] {
+    return board_->row(0).get(Counter::kFrames) == 93512 && board_->row(1).get(Counter::kFrames) > 93512;
+  }));
   board_->row(1).set(Counter::kLastStepNs, 1);
   const auto lines = pool_->describe_workers();
   ASSERT_EQ(lines.size(), 2u);
-  EXPECT_THAT(lines[0],
-              AllOf(HasSubstr("worker 0 (pid "), HasSubstr(": running, last heartbeat "),
-                    HasSubstr("nothing pushed yet"), HasSubstr("93 512 frames"), HasSubstr("state S")));
+  EXPECT_THAT(lines[0], AllOf(HasSubstr("worker 0 (pid "), HasSubstr(": running, last heartbeat "),
+                              HasSubstr("nothing pushed yet"), HasSubstr("93 512 frames"),
+                              ContainsRegex("; state [RSD] \\(")));
   EXPECT_THAT(lines[1], AllOf(HasSubstr("worker 1 (pid "), HasSubstr("last push ")));
 }
 
@@ -120,11 +123,11 @@ TEST_F(WorkerPoolTest, AWorkerThatNeverFinishesStartingIsKilledAndRestarted) {
 
 TEST_F(WorkerPoolTest, WaitingForTheLearnerIsNoHang) {
   config_.workers.count = 1;
-  config_.workers.start_timeout_s = 0.5;
+  config_.workers.start_timeout_s = 3;
   config_.workers.hang_timeout_s = 0.5;
   pool_ = std::make_unique<WorkerPool>(config_, scripted("good"), *board_);
   ASSERT_TRUE(eventually([&] { return board_->row(0).phase() == Phase::kDescribed; }));
-  const Deadline late = Deadline::in(1500ms);
+  const Deadline late = Deadline::in(3500ms);
   while (!late.passed()) ::usleep(10000);
   EXPECT_EQ(find(Kind::kHung), nullptr) << message(Kind::kHung);
   EXPECT_EQ(pool_->alive(), 1);
