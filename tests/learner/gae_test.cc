@@ -21,14 +21,6 @@ Outcome run(const Trajectories& t, const GaeOptions& options) {
   return result;
 }
 
-// V = 1, 2, 3 and a bootstrap of 4; r = 1, 0, 2; gamma = lambda = 0.5.
-Trajectories three_steps() {
-  Trajectories t(1, 3);
-  t.values = {1, 2, 3, 4};
-  t.rewards = {1, 0, 2};
-  return t;
-}
-
 TEST(Gae, matches_values_worked_out_by_hand) {
   //   delta_2 = 2 + 0.5*4 - 3 = 1      A_2 = 1
   //   delta_1 = 0 + 0.5*3 - 2 = -0.5   A_1 = -0.5 + 0.25*1     = -0.25

@@ -32,6 +32,14 @@ struct Trajectories {
   TrajectoryRows rows() const { return {n, steps, values, rewards, terminated, truncated, final_values}; }
 };
 
+// One trajectory of three steps; V = 1, 2, 3 and a bootstrap of 4; r = 1, 0, 2.
+inline Trajectories three_steps() {
+  Trajectories t(1, 3);
+  t.values = {1, 2, 3, 4};
+  t.rewards = {1, 0, 2};
+  return t;
+}
+
 // Ends of both kinds, at times in the same step and in consecutive ones, in about one step of five.
 inline Trajectories random_trajectories(std::int64_t n, std::int64_t steps, unsigned seed,
                                         float ratio_spread = 0.7f) {

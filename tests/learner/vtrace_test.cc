@@ -25,14 +25,6 @@ Outcome run(const Trajectories& t, const VTraceOptions& options) {
   return result;
 }
 
-// One trajectory of three steps; V = 1, 2, 3 and a bootstrap of 4; r = 1, 0, 2.
-Trajectories three_steps() {
-  Trajectories t(1, 3);
-  t.values = {1, 2, 3, 4};
-  t.rewards = {1, 0, 2};
-  return t;
-}
-
 constexpr float kLogTwo = 0.69314718f;
 
 TEST(VTrace, matches_values_worked_out_by_hand_on_policy) {
