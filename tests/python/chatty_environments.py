@@ -8,32 +8,20 @@ import sys
 import warnings
 
 import gymnasium
-import numpy as np
-from gymnasium import spaces
+from ticking_environment import Ticking
 
 logger = logging.getLogger("chatty")
 
 
-class Chatty(gymnasium.Env):
+class Chatty(Ticking):
     """Says something at each process's first step, in every way there is; "flood": a line at every step, too;
     "kill": a flood amid which its process kills itself, leaving the file `once`; as "talk" where that is."""
 
-    observation_space = spaces.Box(-1, 1, (3,), np.float32)
-    action_space = spaces.Discrete(2)
-    steps_in_process = 0
-
     def __init__(self, kind="talk", once=None, render_mode=None):
+        super().__init__(render_mode)
         self.kind, self.once = kind, once
-        self.t = 0
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        self.t += 1
-        Chatty.steps_in_process += 1
+    def tick(self, observation, reward):
         if Chatty.steps_in_process == 1:
             self._talk()
         killing = self.kind == "kill" and not os.path.exists(self.once)
@@ -43,7 +31,7 @@ class Chatty(gymnasium.Env):
             with open(self.once, "w"):
                 pass
             os.kill(os.getpid(), signal.SIGKILL)
-        return np.full(3, self.t / 20, np.float32), 1.0, False, self.t >= 20, {}
+        return observation, reward
 
     def _talk(self):
         print("printed,", "in a line")

@@ -8,66 +8,44 @@ import time
 
 import gymnasium
 import numpy as np
-from gymnasium import spaces
+from ticking_environment import Ticking, is_the_one
 
 
-class Fault(gymnasium.Env):
-    """A one-state environment with 20-step episodes that goes wrong at its step `at`, counted over all its
-    episodes and copies in this process: kind is "raise", "exit", "kill", "segfault", "nan_observation",
-    "inf_reward", "hang", "hang_in_c", "shape" or "none". With `once`, the name of a file: only the process
-    that gets to create that file goes wrong, so that a restarted worker does not; it writes the time into
-    it."""
-
-    observation_space = spaces.Box(-1, 1, (3,), np.float32)
-    action_space = spaces.Discrete(2)
-    steps_in_process = 0
+class Fault(Ticking):
+    """Goes wrong at its step `at`, counted over all its episodes and copies in this process: kind is "raise",
+    "exit", "kill", "segfault", "nan_observation", "inf_reward", "hang", "hang_in_c", "shape" or "none". With
+    `once`, the name of a file: only the process that gets to create that file goes wrong, so that a restarted
+    worker does not; it writes the time into it."""
 
     def __init__(self, kind="none", at=1_000, once=None, render_mode=None):
+        super().__init__(render_mode)
         self.kind, self.at, self.once = kind, int(at), once
-        self.t = 0
 
-    def reset(self, *, seed=None, options=None):
-        super().reset(seed=seed)
-        self.t = 0
-        return np.zeros(3, np.float32), {}
-
-    def step(self, action):
-        self.t += 1
-        Fault.steps_in_process += 1
-        observation, reward = np.full(3, self.t / 20, np.float32), 1.0
-        if Fault.steps_in_process == self.at and self._is_the_one():
-            if self.kind == "raise":
-                raise ZeroDivisionError("the wheel came off")
-            if self.kind == "exit":
-                os._exit(3)
-            if self.kind == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            if self.kind == "segfault":
-                os.kill(os.getpid(), signal.SIGSEGV)
-            if self.kind == "hang":
-                while True:
-                    time.sleep(60)
-            if self.kind == "hang_in_c":
-                libc = ctypes.PyDLL(None)  # which keeps the GIL
-                while True:
-                    libc.sleep(60)
-            if self.kind == "nan_observation":
-                observation[1] = np.nan
-            if self.kind == "inf_reward":
-                reward = float("inf")
-            if self.kind == "shape":
-                observation = np.zeros(4, np.float32)
-        return observation, reward, False, self.t >= 20, {}
-
-    def _is_the_one(self):
-        if self.once is None:
-            return True
-        try:
-            with open(self.once, "x") as file:
-                file.write(str(time.time()))
-        except FileExistsError:
-            return False
-        return True
+    def tick(self, observation, reward):
+        if Fault.steps_in_process != self.at or not is_the_one(self.once):
+            return observation, reward
+        if self.kind == "raise":
+            raise ZeroDivisionError("the wheel came off")
+        if self.kind == "exit":
+            os._exit(3)
+        if self.kind == "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.kind == "segfault":
+            os.kill(os.getpid(), signal.SIGSEGV)
+        if self.kind == "hang":
+            while True:
+                time.sleep(60)
+        if self.kind == "hang_in_c":
+            libc = ctypes.PyDLL(None)  # which keeps the GIL
+            while True:
+                libc.sleep(60)
+        if self.kind == "nan_observation":
+            observation[1] = np.nan
+        if self.kind == "inf_reward":
+            reward = float("inf")
+        if self.kind == "shape":
+            observation = np.zeros(4, np.float32)
+        return observation, reward
 
 
 gymnasium.register("Fault-v0", entry_point=Fault)

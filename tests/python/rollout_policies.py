@@ -2,12 +2,12 @@
 
 import os
 import signal
-import time
 
 import gymnasium
 import numpy as np
 import torch
 from gymnasium import spaces
+from ticking_environment import is_the_one
 from torch import nn
 
 
@@ -88,7 +88,7 @@ class Counter(gymnasium.Env):
 
     def step(self, action):
         self.t += 1
-        if self.fault and self.t == self.length - 1 and self._is_the_one():
+        if self.fault and self.t == self.length - 1 and is_the_one(self.once):
             if self.fault == "raise":
                 raise ZeroDivisionError("the wheel came off")
             if self.fault == "nan":
@@ -97,17 +97,6 @@ class Counter(gymnasium.Env):
         over = self.t >= self.length
         observation = np.array([self.t, self.number], np.float32)
         return observation, float(self.t), over and not self.cut, over and self.cut, {}
-
-    def _is_the_one(self):
-        """With a file's name in `once`, only the process that gets to create it."""
-        if self.once is None:
-            return True
-        try:
-            with open(self.once, "x") as file:
-                file.write(str(time.time()))
-        except FileExistsError:
-            return False
-        return True
 
 
 def counter(**options):

@@ -24,12 +24,12 @@ def test_an_environment_that_sleeps_for_ever_is_named_with_its_line_restarted_an
     (killed,) = lines_about(caplog, "; killing it")
     for message in (told, killed):
         assert message.startswith("worker 0 (pid ")
-        assert ", in step at " in message
-        assert "Its stack, innermost first:\n    step at " in message
+        assert ", in tick at " in message
+        assert "Its stack, innermost first:\n    tick at " in message
         assert "/fault_environments.py:" in message
         assert "/gristmill/worker.py:" in message
     line = int(told.partition("/fault_environments.py:")[2].split(";")[0])
-    with open(told.partition(", in step at ")[2].partition(":")[0]) as source:
+    with open(told.partition(", in tick at ")[2].partition(":")[0]) as source:
         assert "time.sleep(60)" in source.readlines()[line - 1]
     assert "workers.hang_timeout_s" in told
     assert "gave no sign of life for 2" in killed
@@ -39,7 +39,7 @@ def test_a_hang_in_c_code_is_named_too(faulty, caplog):
     result = faulty("hang_in_c", **{"workers.hang_timeout_s": 2})
     assert result.end == "frames"
     (killed,) = lines_about(caplog, "; killing it")
-    assert ", in step at " in killed
+    assert ", in tick at " in killed
 
 
 def test_the_other_workers_train_on_while_one_hangs(faulty):
