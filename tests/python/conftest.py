@@ -1,8 +1,10 @@
 """Fixtures of more than one file."""
 
+import datetime
 import os
 from pathlib import Path
 
+import numpy as np
 import pytest
 from running import FAULTY_FRAMES, SMALL, segments_of, workers_of
 
@@ -39,3 +41,21 @@ def faulty(tmp_path, monkeypatch, caplog):
     yield run
     assert not segments_of(os.getpid())
     assert not workers_of(os.getpid())
+
+
+@pytest.fixture
+def box():
+    """A box with a field of every type."""
+    made = gm.Box(
+        lr=3e-4,
+        step=0,
+        phase="warmup",
+        done=False,
+        token=b"\0\1",
+        since=datetime.datetime(1969, 12, 31, 23, 59, 59, 999999),
+        at=datetime.datetime(2030, 1, 2, 3, 4, 5, 6, tzinfo=datetime.UTC),
+        weights=np.arange(6, dtype="f4").reshape(2, 3),
+    )
+    yield made
+    if not made.closed:
+        made.unlink()
