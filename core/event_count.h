@@ -31,7 +31,7 @@ int usable_cores();
 class EventCount {
  public:
   // The longest single sleep.
-  static constexpr std::chrono::milliseconds kSlice{50};
+  static constexpr std::chrono::milliseconds kSlice{25};
 
   enum class Woken {
     kNotified,     // by a notifier

@@ -4,6 +4,11 @@
 
 namespace gristmill {
 
+std::uint64_t MessageTurn::pack(std::int64_t until, std::uint64_t ticket) {
+  const std::uint64_t pid = ProcessIdentity::self_packed() & kPidMask;
+  return (static_cast<std::uint64_t>(until) << kTicketBits | ticket) << kPidBits | pid;
+}
+
 bool MessageTurn::is_anothers(std::uint64_t turn, std::int64_t now) const {
   if (has_ticket_ && ticket_of(turn) == ticket_) return false;
   if (holds(turn, now)) return true;
@@ -17,11 +22,8 @@ bool MessageTurn::is_anothers_now(std::uint64_t turn) const { return is_anothers
 void MessageTurn::forget_dead() const {
   std::uint64_t turn = turns_.turn.load(std::memory_order_relaxed);
   if (turn == 0) return;
-  const std::uint64_t holder = turns_.holder.load(std::memory_order_relaxed);
-  if (holder == 0 || holder == ProcessIdentity::self_packed() ||
-      !ProcessIdentity::unpack(holder).proved_dead())
-    return;
-  // Should somebody have taken it this instant, it takes it again.
+  if (!ProcessIdentity::is_gone(static_cast<std::int64_t>(turn & kPidMask))) return;
+  // Fails when another has it by now.
   turns_.turn.compare_exchange_strong(turn, 0, std::memory_order_relaxed);
 }
 
@@ -41,10 +43,9 @@ bool MessageTurn::wait(std::int64_t now) {
   // Tickets are few enough that "older" survives their wrapping round.
   const bool older = ((ticket_of(turn) - ticket_) & kTicketMask) < kTicketMask / 2;
   if (turn != 0 && !mine && !older && holds(turn, now)) return false;
-  const std::uint64_t renewed = static_cast<std::uint64_t>(now + kHold) << kTicketBits | ticket_;
+  const std::uint64_t renewed = pack(now + kHold, ticket_);
   if (turns_.turn.compare_exchange_strong(turn, renewed, std::memory_order_relaxed)) {
     GRISTMILL_FAULT_POINT("message.turn.taken");
-    if (!mine) turns_.holder.store(ProcessIdentity::self_packed(), std::memory_order_relaxed);
     if (!mine || held_since_ < 0) held_since_ = now;
   }
   return false;

@@ -11,6 +11,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -107,6 +108,29 @@ ProcessIdentity read_self() {
   return {stat.pid, stat.start_time & kStartTimeMask};
 }
 
+// `start_time`: that of the process which is meant, if it is known.
+bool is_dead(std::int64_t pid, std::optional<std::uint64_t> start_time) {
+  if (pid <= 0) return false;
+#ifdef GRISTMILL_FAULT_POINTS
+  if (fault::recovery_disabled()) return false;
+#endif
+  char path[64];
+  std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
+  const ProcStat stat = read_stat(path);
+  switch (stat.read) {
+    case ProcStat::Read::kUnreadable:
+      return false;
+    case ProcStat::Read::kGone:
+      // A /proc mounted with hidepid hides living processes too: the kernel's word decides.
+      return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
+    case ProcStat::Read::kOk:
+      break;
+  }
+  if (start_time && (stat.start_time & kStartTimeMask) != *start_time) return true;
+  // A leader that ended with pthread_exit is shown as a zombie while its other threads live on.
+  return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1;
+}
+
 }  // namespace
 
 constinit std::atomic<const std::atomic<std::uint64_t>*> ProcessIdentity::cached_{&kUnknown};
@@ -131,27 +155,8 @@ ProcessIdentity ProcessIdentity::unpack(std::uint64_t word) {
   return {static_cast<std::int64_t>(word & kPidMask), word >> kPidBits};
 }
 
-bool ProcessIdentity::proved_dead() const {
-  if (pid <= 0) return false;
-#ifdef GRISTMILL_FAULT_POINTS
-  if (fault::recovery_disabled()) return false;
-#endif
-  char path[64];
-  std::snprintf(path, sizeof path, "/proc/%lld/stat", static_cast<long long>(pid));
-  const ProcStat stat = read_stat(path);
-  switch (stat.read) {
-    case ProcStat::Read::kUnreadable:
-      return false;
-    case ProcStat::Read::kGone:
-      // A /proc mounted with hidepid hides living processes too: the kernel's word decides.
-      return ::kill(static_cast<pid_t>(pid), 0) != 0 && errno == ESRCH;
-    case ProcStat::Read::kOk:
-      break;
-  }
-  if ((stat.start_time & kStartTimeMask) != start_time) return true;
-  // A leader that ended with pthread_exit is shown as a zombie while its other threads live on.
-  return (stat.state == 'Z' || stat.state == 'X') && stat.threads <= 1;
-}
+bool ProcessIdentity::proved_dead() const { return is_dead(pid, start_time); }
+bool ProcessIdentity::is_gone(std::int64_t pid) { return is_dead(pid, std::nullopt); }
 
 std::uint64_t identity_namespace() {
   struct stat pid_namespace {};

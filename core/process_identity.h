@@ -33,6 +33,10 @@ struct ProcessIdentity {
   // Does not block; a few system calls.
   bool proved_dead() const;
 
+  // True when there is no such process, or only its zombie. A hint, for what is not worth a start time: false
+  // may be said of another process that has the pid by now. A few system calls.
+  static bool is_gone(std::int64_t pid);
+
   bool operator==(const ProcessIdentity&) const = default;
 
  private:

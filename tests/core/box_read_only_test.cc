@@ -104,7 +104,7 @@ TEST_F(BoxReadOnly, AWatcherSleepsUntilItIsWoken) {
     const long before = switches();
     *step = 1;
     if (reader->watch(0, Deadline::in(400ms)) != std::nullopt) return 1;
-    // In slices of 50 ms; looking every millisecond would take 400.
+    // In slices of 25 ms; looking every millisecond would take 400.
     if (switches() - before > 100) return 2;
     *step = 2;
     return reader->watch(0, Deadline::in(60s)) == 1u ? 0 : 3;

@@ -44,7 +44,7 @@ TEST(EventCount, ANotificationBetweenPrepareAndWaitIsNotMissed) {
   for (int i = 0; i < 1000; ++i) {
     const std::uint32_t key = event.prepare();
     event.notify_all();
-    // A thousand slices would be 50 s: the test's own time-out would tell.
+    // A thousand slices would be 25 s: the test's own time-out would tell.
     event.wait(key, Deadline::never());
   }
 }

@@ -74,6 +74,19 @@ TEST(MessageTurn, IsFreeAgainWhenItsHolderIsDead) {
   EXPECT_FALSE(small.is_anothers(kStart + kPatience));
 }
 
+TEST(MessageTurn, LapsesWhereverTheClockStands) {
+  for (const std::int64_t start : {std::int64_t{1}, (std::int64_t{1} << 26) - kPatience - 1,
+                                   (std::int64_t{1} << 40) - kPatience - kHold / 2}) {
+    MessageTurns turns;
+    MessageTurn large(turns);
+    const MessageTurn small(turns);
+    large.wait(start);
+    large.wait(start + kPatience);
+    EXPECT_TRUE(small.is_anothers(start + kPatience + kHold - 1)) << start;
+    EXPECT_FALSE(small.is_anothers(start + kPatience + kHold)) << start;
+  }
+}
+
 TEST(MessageTurn, GoesToWhoeverHasWaitedLongest) {
   MessageTurns turns;
   MessageTurn first(turns);

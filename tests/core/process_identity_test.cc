@@ -100,6 +100,21 @@ TEST(ProcessIdentity, OfAProcessWhoseMainThreadAloneHasEndedIsNotProvedDead) {
   EXPECT_FALSE(identity.proved_dead());
 }
 
+TEST(ProcessIdentity, APidIsGoneOnceItsProcessHasEndedButNotWhileItIsStopped) {
+  Forked child([] {
+    ::raise(SIGSTOP);
+    return 0;
+  });
+  const std::int64_t pid = child.pid();
+  ASSERT_TRUE(child.wait_stopped());
+  EXPECT_FALSE(ProcessIdentity::is_gone(pid));
+  child.signal(SIGKILL);
+  EXPECT_TRUE(eventually([&] { return ProcessIdentity::is_gone(pid); })) << "a zombie is gone";
+  child.wait();
+  EXPECT_TRUE(ProcessIdentity::is_gone(pid));
+  EXPECT_FALSE(ProcessIdentity::is_gone(0));
+}
+
 TEST(ProcessIdentity, NamespaceIsTheSameInAChildAndNotZero) {
   const std::uint64_t here = identity_namespace();
   EXPECT_NE(here, 0u);
