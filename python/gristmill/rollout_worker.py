@@ -115,6 +115,7 @@ class Worker:
         self._returns = np.zeros(envs)
         self._lengths = np.zeros(envs, np.int32)
         self._acted_version = 0
+        self._new_version = False  # whether the last act() was the first under its version
 
     def __reduce__(self):
         return _made_anew, self._made_of
@@ -151,6 +152,7 @@ class Worker:
             buffers[name][:] = _tensors.readable(leaf)
         if self.version != self._acted_version and self._acted_version == 0:
             self._act(0)  # the first parameters came after the first look
+            self._charge_inference()
         buffers["version"][:] = self._acted_version
         self._store(0)
         self._clock.charge(ASSEMBLE)
@@ -161,7 +163,7 @@ class Worker:
             # The actions at step T are the next trajectories' first: their values are the bootstrap.
             self._act(t + 1)
             self._store(t + 1)
-            self._clock.charge(ASSEMBLE)
+            self._charge_inference()
             if on_step is not None and on_step():
                 return None
         return buffers
@@ -169,6 +171,7 @@ class Worker:
     def act_again(self) -> None:
         """The next trajectories' first actions by the parameters of now, not by those of the last step."""
         self._act(self._unroll)
+        self._charge_inference()
 
     def put(self, queue: Any, stop: Callable[[], bool] = lambda: False) -> bool:
         """Puts what collect() returned. False: told to stop, or the queue is closed."""
@@ -236,10 +239,14 @@ class Worker:
 
     def _act(self, t: int) -> None:
         self._next = self._policy.act(self._tensors[t], self._state)
+        self._new_version = self._acted_version != self.version
+        self._acted_version = self.version
+
+    def _charge_inference(self) -> None:
+        """With the writing of what act() returned, as in C++: a clock read of its own would cost as much."""
         self._clock.charge(INFERENCE)
-        if self._acted_version != self.version:
-            self._acted_version = self.version
-            self._clock.acted(self.version)
+        if self._new_version:
+            self._clock.acted(self._acted_version)
 
     def _store(self, t: int) -> None:
         """What act() said of step t. At T only the values: the rest is the next trajectories'."""
@@ -264,10 +271,10 @@ class Worker:
         )
         self._check_finite(buffers["observations"][:, t + 1], "observation")
         self._check_finite(rewards, "reward")
-        self._clock.charge(ENVIRONMENT)
         self.frames += self._envs
         self._returns += rewards
         self._lengths += 1
+        self._clock.charge(ENVIRONMENT)
         state = self._next.state
         ended = over | cut
         if ended.any():
@@ -287,7 +294,6 @@ class Worker:
             buffers["final_observations"][ended, t] = self._finals[ended]
         if "final_values" in buffers and cut.any():
             # All rows at once: those without an end hold stale observations, whose values are not used.
-            self._clock.charge(ASSEMBLE)
             values = self._policy.values(self._final_tensor, state)
             buffers["final_values"][cut, t] = values[cut]
             self._clock.charge(INFERENCE)

@@ -29,6 +29,7 @@ import typer
 from gristmill import _core
 from gristmill.bench import result
 from gristmill.profiling import measure
+from gristmill.profiling.text import seconds_text
 
 CONFIGS = ("profile_small", "profile_atari", "profile_large")
 
@@ -127,7 +128,7 @@ def run(chosen: list[str], configs: Path, repeats: int, seconds: float) -> resul
             ):
                 rows[contestant].values.append(value)
             parts = ", ".join(
-                f"{name} {1e6 * cost:.2f} µs"
+                f"{name} {seconds_text(cost)}"
                 for name, cost in (
                     ("step", limit.step_s),
                     ("write", limit.write_s),
@@ -135,7 +136,9 @@ def run(chosen: list[str], configs: Path, repeats: int, seconds: float) -> resul
                 )
             )
             console.print(
-                f"  {frames:,.0f} frames/s, limit {limit.frames_per_s:,.0f} ({parts})", highlight=False
+                f"  {frames:,.0f} frames/s, limit {limit.frames_per_s:,.0f} ({parts})",
+                highlight=False,
+                soft_wrap=True,
             )
         report.measurements += rows.values()
         report.compare(name, "gristmill", ["limit"], 0.8 if name == "profile_atari" else None)
