@@ -48,13 +48,13 @@ std::array<std::deque<Free>, kClasses>& pool() {
 std::size_t pooled_bytes = 0;
 std::uint64_t times = 0;
 
-// Of every class the first is the one that was not used for longest.
+// Of every class the first is the one that was not used for longest. The pool holds something.
 void free_oldest() {
-  std::deque<Free>* oldest = nullptr;
-  for (auto& free : pool()) {
-    if (!free.empty() && (oldest == nullptr || free.front().since < oldest->front().since)) oldest = &free;
-  }
-  const auto index = static_cast<std::size_t>(oldest - pool().data());
+  const auto since = [](const std::deque<Free>& free) {
+    return free.empty() ? UINT64_MAX : free.front().since;
+  };
+  const auto oldest = std::ranges::min_element(pool(), {}, since);
+  const auto index = static_cast<std::size_t>(oldest - pool().begin());
   std::free(oldest->front().data);
   oldest->pop_front();
   const std::size_t step = std::size_t{1} << (index / 4 + (kSmallest - 3));
