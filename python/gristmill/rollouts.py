@@ -8,13 +8,11 @@ with gm.Rollouts("cartpole", policy, workers=2, envs_per_worker=16, unroll=32) a
 
 from __future__ import annotations
 
-import gc
 import itertools
 import json
 import logging
 import sys
 import time
-import weakref
 from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -22,11 +20,13 @@ from typing import Any
 from gristmill import _core
 from gristmill.box import Box
 from gristmill.config import Config
-from gristmill.environments import ENVPOOL, GYMNASIUM, is_native, label_of
+from gristmill.environments import is_native
 from gristmill.payload import Payload
 from gristmill.rollout_account import LoopAccount
 from gristmill.rollout_batch import RolloutBatch
 from gristmill.rollout_lines import WorkerLines
+from gristmill.rollout_room import TakenPlaces
+from gristmill.rollout_values import environment, on_cpu, resolved, sizes
 from gristmill.trajectory_spec import TrajectorySpec
 
 _WAIT_SLICE_S = 0.1
@@ -103,18 +103,27 @@ class Rollouts:
         if policy_options and not self._built_in:
             raise ValueError('policy_options are for policy="mlp"')
         self._env_id = env if isinstance(env, str) else ""
-        config = self._config(
-            env, env_kwargs, seed, max_restarts, start_timeout, hang_timeout, policy_options, policy
-        )
+        turns = self._synchronous and self._built_in
+        values = {
+            **sizes(workers, envs_per_worker, unroll, turns),
+            **environment(env, env_kwargs),
+            **{f"policy.{name}": value for name, value in (policy_options or {}).items()},
+            "seed": seed,
+            "workers.max_restarts": max_restarts,
+            "workers.start_timeout_s": start_timeout,
+            "workers.hang_timeout_s": hang_timeout,
+            # What workers in C++ say of themselves; see WorkerLines.
+            "log.workers_level": "warning",
+        }
+        config = Config(values).resolve()
         self._options = config.values
         self._description: dict[str, Any] | None = None
-        self._policy = None if self._built_in else _resolved(policy)
+        self._policy = None if self._built_in else resolved(policy)
         self._queue: _core.TrajectoryQueue | None = None
         self._account: LoopAccount | None = None
         self._said: WorkerLines | None = None
         self._box: Box | None = None
-        self._out: list[tuple[weakref.ref, int]] = []  # batches, and how many trajectories came before each
-        self._taken = 0
+        self._places = TakenPlaces()
 
         _core.sweep_segments()
         self._prefix = _core.segment_name(f"rollouts-{next(_numbers)}", "board").rpartition(".")[0]
@@ -260,45 +269,13 @@ class Rollouts:
 
     # ---- Start
 
-    def _config(
-        self, env, env_kwargs, seed, max_restarts, start_timeout, hang_timeout, policy_options, policy
-    ):
-        values: dict[str, Any] = {
-            "seed": seed,
-            "workers.count": self.workers,
-            "workers.envs_per_worker": self.envs_per_worker,
-            "workers.unroll": self.unroll,
-            "workers.max_restarts": max_restarts,
-            "workers.start_timeout_s": start_timeout,
-            "workers.hang_timeout_s": hang_timeout,
-            "queue.capacity": max(256, self.envs_per_worker),
-            # What workers in C++ say of themselves; see WorkerLines.
-            "log.workers_level": "warning",
-        }
-        if is_native(env):
-            values["env.id"] = env
-            if env_kwargs:
-                values["env.kwargs"] = dict(env_kwargs)
-        else:
-            # Only messages show it: the environment itself goes by the payload.
-            plain = "".join(c if (c.isalnum() and c.isascii()) or c in "_./-" else "-" for c in label_of(env))
-            values["env.id"] = env if _is_prefixed(env) else f"python:{plain}"
-        for name, value in (policy_options or {}).items():
-            values[f"policy.{name}"] = value
-        if self._synchronous and self._built_in:
-            values["learner.algorithm"] = "ppo"
-            values["learner.batch_trajectories"] = self.workers * self.envs_per_worker
-            values["learner.minibatch_trajectories"] = self.workers * self.envs_per_worker
-            values["queue.capacity"] = max(256, self.workers * self.envs_per_worker)
-        return Config(values).resolve()
-
     def _command(self, env, policy, env_kwargs, seed, final_observations) -> list[str]:
         if self._built_in and is_native(env):
             return _core.native_worker_command()
         setup = {
             "env": env,
             "env_kwargs": dict(env_kwargs or {}),
-            "policy": policy if isinstance(policy, str) else _on_cpu(policy),
+            "policy": policy if isinstance(policy, str) else on_cpu(policy),
             "envs_per_worker": self.envs_per_worker,
             "unroll": self.unroll,
             "seed": seed,
@@ -376,33 +353,13 @@ class Rollouts:
             except TimeoutError:
                 self._account.waited()
                 self._check_workers()
-                self._check_room(queue, n)
+                self._places.check_room(queue.capacity, n)
                 if deadline is not None and time.monotonic() > deadline:
                     raise
                 continue
-            self._out = [entry for entry in self._out if entry[0]() is not None]
-            self._out.append((weakref.ref(batch), self._taken))
-            self._taken += len(batch)
+            self._places.add(batch)
             self._account.taken(batch, self.version, len(queue))
             return RolloutBatch(batch, self.version)
-
-    def _check_room(self, queue: _core.TrajectoryQueue, n: int) -> None:
-        """Raises RuntimeError when the places still looked into leave no room for n more, ever."""
-        if queue.capacity - self._held() >= n:
-            return
-        gc.collect()  # tensors in reference cycles are no one's any more
-        if queue.capacity - self._held() < n:
-            raise RuntimeError(
-                f"tensors of a batch that was taken {self._held()} trajectories ago are still in use, and "
-                f"the queue holds {queue.capacity}: no room for {n} more, since places become free in order. "
-                f"clone() what you keep, or give a larger capacity"
-            )
-
-    def _held(self) -> int:
-        """Places that are not free: from the oldest batch that is still looked into."""
-        return self._taken - min(
-            (begin for ref, begin in self._out if ref() is not None), default=self._taken
-        )
 
     def _check_workers(self) -> None:
         """Raises WorkerError for what ended the rollouts."""
@@ -436,32 +393,3 @@ class Rollouts:
         for part in (self._queue, self._box, self._said, self._board):
             if part is not None:
                 part.unlink()
-
-
-def _is_prefixed(env: Any) -> bool:
-    return isinstance(env, str) and env.startswith((GYMNASIUM, ENVPOOL))
-
-
-def _resolved(policy: Any) -> Any:
-    if isinstance(policy, str):
-        from gristmill.rollout_process import resolve
-
-        return resolve(policy)
-    if not callable(getattr(policy, "act", None)):
-        raise TypeError(
-            f"policy is {type(policy).__name__}; expected 'mlp', 'module:Name', or an object with "
-            f"act(obs, state), such as a torch.nn.Module (see gristmill.acting)"
-        )
-    return policy
-
-
-def _on_cpu(policy: Any) -> Any:
-    import copy
-
-    import torch
-
-    if isinstance(policy, torch.nn.Module) and any(
-        t.device.type != "cpu" for t in policy.state_dict().values()
-    ):
-        return copy.deepcopy(policy).cpu()
-    return policy
