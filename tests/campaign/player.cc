@@ -92,8 +92,17 @@ Stopwatch::~Stopwatch() {
   Slot& slot = player_.slot;
   const std::uint64_t now = nanoseconds_now();
   slot.op_since.store(0, std::memory_order_release);
+  // A deadline that had passed before the call began (its process was stopped in between) is none of its
+  // doing.
+  std::uint64_t late = 0;
+  if (!deadline_.is_now() && !deadline_.is_never()) {
+    const auto due = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(deadline_.at().time_since_epoch()).count());
+    late = less(now, std::max(begin_, due));
+  }
   const std::uint64_t took = now - since_;
-  const std::uint64_t waited = took < kWorthALook ? 0 : less(player_.waited_for_core_now(), waited_);
+  const bool worth_a_look = took >= kWorthALook || late >= kWorthALook;
+  const std::uint64_t waited = worth_a_look ? less(player_.waited_for_core_now(), waited_) : 0;
   if (counts_) {
     const std::uint64_t stall = less(took, less(clock_.at(now), excused_));
     const std::uint64_t net = less(stall, waited);
@@ -101,14 +110,7 @@ Stopwatch::~Stopwatch() {
     if (net > slot.net_stalls.max()) slot.worst_name.store(name_, std::memory_order_relaxed);
     slot.net_stalls.add(net);
   }
-  if (deadline_.is_now() || deadline_.is_never()) return;
-  // A deadline that had passed before the call began (its process was stopped in between) is none of its
-  // doing.
-  const auto due = std::max(
-      begin_,
-      static_cast<std::uint64_t>(
-          std::chrono::duration_cast<std::chrono::nanoseconds>(deadline_.at().time_since_epoch()).count()));
-  if (now > due) slot.late.add(less(less(now - due, less(slot.own_stops.at(now), own_stops_)), waited));
+  if (late > 0) slot.late.add(less(less(late, less(slot.own_stops.at(now), own_stops_)), waited));
 }
 
 }  // namespace gristmill::campaign

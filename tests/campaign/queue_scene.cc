@@ -36,6 +36,14 @@ QueueScene::QueueScene(const Plan& plan, Result& result) : plan_(plan), result_(
   const std::uint64_t overflow = random.below(12);
   if (overflow == 0) options.overflow = Overflow::kDropOldest;
   if (overflow == 1) options.overflow = Overflow::kLatest;
+  if (random.chance(0.2)) {
+    pace_ = Pace::kCrowded;
+    producers_ = random.between(3, 5);
+    consumers_ = 1;
+    longest_ = random.chance(0.5) ? 12'000 : 24'000;
+    most_ = 2;
+    options = {.max_size_bytes = longest_ + 4096};
+  }
   queue_ = MessageQueue::create(segment_name(plan.run, "q" + std::to_string(plan.number)), options);
   room_ = room();
   gets_at_first_ = queue_->statistics().gets;
@@ -47,8 +55,20 @@ std::vector<Role> QueueScene::cast() const {
           {"supervisor", Role::Side::kNeither, 1}};
 }
 
+// A put waits for its turn for a while, and then holds it until the queue has emptied that far.
+double QueueScene::least_life_us() const {
+  return pace_ == Pace::kCrowded ? 150'000 : Scene::least_life_us();
+}
+
+bool QueueScene::favours(std::string_view point) const {
+  return pace_ == Pace::kCrowded && point.find(".turn.") != point.npos;
+}
+
 std::size_t QueueScene::length_of(std::uint64_t tag) const {
   const std::uint64_t roll = mixed(tag ^ plan_.seed);
+  if (pace_ == Pace::kCrowded) {
+    return puts_much(Tag::life(tag)) ? longest_ - roll % 100 : kLeastPayload + roll % 200;
+  }
   // Most are short, whatever the longest.
   const std::size_t most = roll % 4 == 0 ? longest_ : std::min<std::size_t>(longest_, 200);
   return kLeastPayload + (roll >> 8) % (most - kLeastPayload + 1);
@@ -129,6 +149,7 @@ int QueueScene::consume(MessageQueue& queue, Player& player) {
   std::vector<std::uint64_t> tags;
   while (true) {
     if (pace_ == Pace::kSlowConsumers) player.pause(player.random.below(2000));
+    if (pace_ == Pace::kCrowded) player.pause(player.random.below(500));
     const std::uint64_t most = player.random.between(1, kMostTaken);
     const std::uint64_t most_bytes =
         player.random.chance(0.2) ? player.random.between(1, 20'000) : MessageQueue::kNoLimit;

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/message_queue.h"
@@ -17,6 +18,8 @@ class QueueScene : public Scene {
   QueueScene(const Plan& plan, Result& result);
 
   std::vector<Role> cast() const override;
+  double least_life_us() const override;
+  bool favours(std::string_view point) const override;
   int play(std::size_t role, Player& player) override;
   void began(std::size_t slot, std::size_t role, std::uint64_t life) override;
   void logged(std::size_t slot, std::span<const std::uint64_t> words) override;
@@ -26,7 +29,8 @@ class QueueScene : public Scene {
 
  private:
   enum RoleIndex : std::size_t { kProducer, kConsumer, kSupervisor };
-  enum class Pace { kFull, kSlowProducers, kSlowConsumers };
+  // kCrowded: puts of little keep the queue full, and some of as much as it holds wait for their turn.
+  enum class Pace { kFull, kSlowProducers, kSlowConsumers, kCrowded };
   struct Cast {
     std::size_t role = 0;
     std::uint64_t life = 0;
@@ -38,6 +42,8 @@ class QueueScene : public Scene {
   MessageQueue::PutResult put(MessageQueue& queue, Player& player, std::uint64_t first, std::uint64_t count,
                               Deadline deadline);
   std::size_t length_of(std::uint64_t tag) const;
+  // Where it is crowded: whether this producer puts much.
+  static bool puts_much(std::uint64_t life) { return life % 3 == 0; }
   // Whether it is written in place, when it is put alone.
   bool reserved(std::uint64_t tag) const;
   // How many small messages fit; leaves the queue as it was. REQUIRES: it is empty.

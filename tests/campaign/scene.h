@@ -29,6 +29,11 @@ class Scene {
   virtual ~Scene() = default;
 
   virtual std::vector<Role> cast() const = 0;
+  // How long who plays should live on average at least, where more faults would keep it from ever coming to
+  // what the round is about.
+  virtual double least_life_us() const { return 4000; }
+  // Fault points that this round is about: they are armed far more often.
+  virtual bool favours(std::string_view) const { return false; }
 
   // In the forked process: plays until killed, or until there is nothing left to do. 0, or Player::fail.
   virtual int play(std::size_t role, Player& player) = 0;

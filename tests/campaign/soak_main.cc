@@ -3,6 +3,7 @@
 //   gristmill-soak --seconds 60 --seed 1 --only queue,box
 //   gristmill-soak --seed 1 --round 17             # one round again
 //   gristmill-soak --seconds 5 --mistake drop      # must find something
+//   gristmill-soak --seconds 600 --stop-at-first   # ends with the first round in which something was found
 //
 // Exit status: 0 when nothing was found, 1 when something was, 2 for bad arguments, 130 when interrupted.
 
@@ -34,6 +35,7 @@ struct Options {
   std::array<bool, kParts> wanted{};
   Mistake mistake = Mistake::kNone;
   bool list_points = false;
+  bool stop_at_first = false;
   bool dies_with_parent = false;
 };
 
@@ -76,6 +78,10 @@ Options parse(int count, char** words) {
     const std::string_view option = words[i];
     if (option == "--list-points") {
       options.list_points = true;
+      continue;
+    }
+    if (option == "--stop-at-first") {
+      options.stop_at_first = true;
       continue;
     }
     if (option == "--die-with-parent") {
@@ -137,6 +143,7 @@ int run(const Options& options) {
     totals[part].add(result);
     std::printf("%s\n", round_line(plan, result, seconds_since(round_start)).c_str());
     std::fflush(stdout);
+    if (options.stop_at_first && violations > 0) break;
   }
   std::printf("%s\n", summary_line(options.seed, played, seconds_since(start), totals.data()).c_str());
   return violations == 0 ? 0 : 1;

@@ -59,7 +59,9 @@ Tormentor::Tormentor(const Plan& plan, Scene& scene, Result& result)
   // Rare places are armed more often.
   const std::size_t ordinary = points_.size();
   for (std::size_t i = 0; i < ordinary; ++i) {
-    if (all_points()[points_[i]].rare) points_.insert(points_.end(), 2, points_[i]);
+    const Point& point = all_points()[points_[i]];
+    if (point.rare) points_.insert(points_.end(), 2, points_[i]);
+    if (scene.favours(point.name)) points_.insert(points_.end(), ordinary / 2, points_[i]);
   }
   sigset_t child;
   sigemptyset(&child);
@@ -267,9 +269,14 @@ void Tormentor::ended(std::size_t slot, int status) {
                                           : " exited with " + std::to_string(WEXITSTATUS(status))));
   }
   // An operation that was under way when its process died took at least so long.
-  const std::uint64_t since = record.op_since.load(std::memory_order_acquire);
+  std::uint64_t since = record.op_since.load(std::memory_order_acquire);
   if (since != 0 && record.op_name.load() != nullptr && now > since) {
-    const std::uint64_t excused = state_->clocks[record.op_clock.load()].at(now) - record.op_excused.load();
+    const int clock = record.op_clock.load();
+    const std::uint64_t excused = state_->clocks[clock].at(now) - record.op_excused.load();
+    // It waited for space, and the last was made then.
+    if (clock == 0) {
+      for (const auto& at : state_->took_at) since = std::clamp(at.load(), since, now);
+    }
     if (now - since > excused) record.stalls.add(now - since - excused);
   }
   process.fell = killed;
@@ -351,10 +358,9 @@ void Tormentor::look_for_hangs() {
 void Tormentor::torment() {
   const std::uint64_t end = nanoseconds_now() + static_cast<std::uint64_t>(plan_.duration.count()) * kMs;
   // Where few may be killed, each must still live long enough to do something.
-  constexpr double kLeastLifeUs = 4000;
   double mortals = 0;
   for (std::size_t slot = 0; slot < processes_.size(); ++slot) mortals += may_be_killed(slot) ? 1 : 0;
-  const double least_gap_us = kLeastLifeUs / std::max(1.0, mortals);
+  const double least_gap_us = scene_.least_life_us() / std::max(1.0, mortals);
   while (!hopeless_) {
     const std::uint64_t now = nanoseconds_now();
     if (now >= end) break;
