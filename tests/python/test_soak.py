@@ -68,7 +68,8 @@ MISTAKES = {
 def test_a_mistake_made_on_purpose_is_found(mistake, part):
     expected, _ = MISTAKES[mistake]
     code, rounds, summary = soak(
-        "--only", part, "--rounds", 2, "--round-ms", 500, "--seed", 5, "--mistake", mistake
+        *("--only", part, "--rounds", 4, "--round-ms", 500, "--stop-at-first"),
+        *("--seed", 5, "--mistake", mistake),
     )
     found = findings_of(summary)
     assert code == 1, found
