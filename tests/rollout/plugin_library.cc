@@ -2,6 +2,10 @@
 
 #include "rollout/plugin.h"
 
+#include <unistd.h>
+
+#include <atomic>
+
 #include "rollout/template_environment.h"
 
 #if defined(NO_PLUGIN)
@@ -40,9 +44,34 @@ std::unique_ptr<gristmill::VectorEnvironment> with_arguments(const std::string& 
   return std::make_unique<gristmill::Vectorised<gristmill::TemplateEnvironment> >(count, seed, first_index);
 }
 
+// Seen in stacks.
+__attribute__((noinline)) void wait_for_the_simulator() {
+  while (true) ::pause();
+}
+
+__attribute__((noinline)) void turn_in_circles() {
+  static std::atomic<std::uint64_t> turns{0};
+  while (true) turns.fetch_add(1, std::memory_order_relaxed);
+}
+
+template <void (*hang)()>
+class Hanging : public gristmill::TemplateEnvironment {
+ public:
+  using TemplateEnvironment::TemplateEnvironment;
+  gristmill::StepResult step(std::int32_t action, float* observation) {
+    if (++calls_ == 50) hang();
+    return TemplateEnvironment::step(action, observation);
+  }
+
+ private:
+  int calls_ = 0;
+};
+
 }  // namespace
 
 GRISTMILL_PLUGIN({"Corridor", &gristmill::make_plugin_environments<gristmill::TemplateEnvironment>},
-                 {"Arguments", &with_arguments})
+                 {"Arguments", &with_arguments},
+                 {"Waits", &gristmill::make_plugin_environments<Hanging<&wait_for_the_simulator> >},
+                 {"Spins", &gristmill::make_plugin_environments<Hanging<&turn_in_circles> >})
 
 #endif

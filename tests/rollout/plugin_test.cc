@@ -65,7 +65,8 @@ TEST(Plugin, GetsTheArgumentsAndMayRefuseThem) {
 }
 
 TEST(Plugin, WithoutThatEnvironmentNamesThoseThatItHas) {
-  EXPECT_THAT(refusal(id("plugin_whole", "Corridors")), HasSubstr("it has Corridor, Arguments"));
+  EXPECT_THAT(refusal(id("plugin_whole", "Corridors")),
+              HasSubstr("it has Corridor, Arguments, Waits, Spins"));
 }
 
 TEST(Plugin, ThatCannotBeLoadedIsRefusedWithTheReason) {
