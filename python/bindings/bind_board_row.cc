@@ -114,8 +114,8 @@ void bind_clock(py::module_& module) {
                            "a stage ends. One thread.")
       .def(py::init([](const PyRow& row, bool on) {
              auto& board = row.board.cast<RunBoard&>();
-             return std::unique_ptr<PyStageClock>(
-                 new PyStageClock{row.board, &board, row.row, StageClock(board, row.row, on)});
+             return std::make_unique<PyStageClock>(
+                 PyStageClock{row.board, &board, row.row, StageClock(board, row.row, on)});
            }),
            py::arg("row"), py::arg("on") = true, "on: otherwise it reads no clock and charges nothing.")
       .def(
