@@ -150,8 +150,9 @@ TEST(MessageQueueTurn, OneStoppedInItsTurnDoesNotKeepTheOthersOutAndTakesItAgain
 TEST(MessageQueueTurn, OneKilledWhileItGivesItsTurnBackHasPutItsMessage) {
   const auto queue = fresh_message_queue(kRing);
   fill(*queue);
+  const std::uint64_t waits = queue->statistics().put_waits;
   Forked dead([&] { return put_much_armed(*queue, "message.turn.given_back", fault::Action::kKill); });
-  while (queue->statistics().put_waits < 2) ::usleep(1000);
+  ASSERT_TRUE(eventually([&] { return queue->statistics().put_waits > waits; }));
   ::usleep(100'000);  // most likely it has the turn by then; if it never takes it, the child ends unharmed
   get_tags(*queue);
   const bool killed = dead.dies_of(SIGKILL);
