@@ -7,9 +7,9 @@
 
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <limits>
 #include <span>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -32,7 +32,9 @@ class RunLogTest : public testing::Test {
 
   std::string written() const {
     std::ifstream file(folder_ / "log.txt");
-    return {std::istreambuf_iterator<char>(file), {}};
+    std::ostringstream text;
+    text << file.rdbuf();
+    return text.str();
   }
   RunLog::Show show() {
     return [this](int level, const std::string& text) { shown_.emplace_back(level, text); };
