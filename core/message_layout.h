@@ -47,10 +47,16 @@ enum class RecordState : std::uint64_t {
 // length (40 bits) │ lease (12 bits) │ state (4 bits) │ mark (8 bits)
 struct RecordWord {
   static constexpr std::uint64_t kMark = 0xA7;
+  // In the place of a kAbandoned record's lease: it was kPassed, and whoever abandoned it counted it in
+  // `undelivered`. The cursor may come by it again, when the one who passed it died before it moved.
+  static constexpr std::uint64_t kCounted = 1;
 
   std::uint64_t length = 0;
   RecordState state = RecordState::kNone;
   std::uint64_t lease = 0;  // who owns it, in the states that somebody owns
+
+  // For `undelivered`, when the cursor moves past it.
+  bool is_uncounted() const { return state == RecordState::kAbandoned && lease != kCounted; }
 
   std::uint64_t pack() const {
     return length << 24 | lease << 12 | static_cast<std::uint64_t>(state) << 8 | kMark;

@@ -57,7 +57,7 @@ bool MessageReader::skip(View& view, RecordWord* found) const {
         ++read.count;
         break;
       case RecordState::kAbandoned:
-        ++view.undelivered;
+        view.undelivered += record.is_uncounted() ? 1 : 0;
         ++read.count;
         break;
       case RecordState::kFiller:

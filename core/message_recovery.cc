@@ -121,7 +121,7 @@ MessageStep MessageReader::recover(bool only_tidy) {
     const RecordWord record =
         ring_.record(now.read.position, ring_.distance(now.read.position, now.tail.position));
     if (record.state != RecordState::kAbandoned && record.state != RecordState::kFiller) break;
-    now.undelivered += record.state == RecordState::kAbandoned ? 1 : 0;
+    now.undelivered += record.is_uncounted() ? 1 : 0;
     now.read = {ring_.after(now.read.position, record.stride()),
                 now.read.count + (record.state == RecordState::kAbandoned ? 1 : 0)};
   }

@@ -62,6 +62,7 @@ void MessageWriter::finish(std::uint64_t position, std::uint64_t reserved, const
     GRISTMILL_FAULT_POINT("message.commit.passed");
     RecordWord late = now;
     late.state = when_passed;
+    if (when_passed == RecordState::kAbandoned) late.lease = RecordWord::kCounted;
     ring_.word(position).store(late.pack(), std::memory_order_release);
     if (when_passed == RecordState::kAbandoned) {
       control.undelivered.fetch_add(1, std::memory_order_relaxed);

@@ -200,6 +200,18 @@ TEST(MessageQueueFault, ADeathAmidALateMessageLosesNothingButWhatWasTaken) {
       both, true, 6);
 }
 
+TEST(MessageQueueFault, WhatIsAbandonedOverADeadConsumersMarkIsCountedOnce) {
+  const auto queue = fresh_message_queue(kRing);
+  auto space = queue->reserve(100, Deadline::now());
+  ASSERT_EQ(put_tag(*queue, kBefore), Outcome::kOk);
+  // It has marked the reservation as passed, and not moved the cursor.
+  ASSERT_TRUE(killed_at(*queue, "message.get.passed", 1, [](MessageQueue& q) { get_tags(q); }));
+  space.reservation.abandon();
+  EXPECT_EQ(get_tags(*queue), MessageTags{kBefore});
+  EXPECT_EQ(queue->statistics().gets, 1u);
+  EXPECT_EQ(queue->statistics().skipped, 1u);
+}
+
 TEST(MessageQueueFault, WhoeverIsKilledAtAnyPointOfARecoveryLeavesItToTheNext) {
   const auto leave_mess = [](MessageQueue& queue) {
     acknowledge(queue);
