@@ -4,6 +4,7 @@
 
 #include "python/bindings/message_arrays.h"
 #include "python/bindings/message_form.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -86,9 +87,8 @@ PyObject* strided_array_of(PyObject* exporter) {
 }
 
 bool init_array_reducer() {
-  static PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&source_dealloc)},
-                                {Py_bf_getbuffer, reinterpret_cast<void*>(&source_getbuffer)},
-                                {0, nullptr}};
+  static PyType_Slot slots[] = {
+      {Py_tp_dealloc, slot(&source_dealloc)}, {Py_bf_getbuffer, slot(&source_getbuffer)}, {0, nullptr}};
   static PyType_Spec spec = {"gristmill._core.StridedSource", sizeof(StridedSource), 0,
                              Py_TPFLAGS_DEFAULT | Py_TPFLAGS_DISALLOW_INSTANTIATION, slots};
   source_type = reinterpret_cast<PyTypeObject*>(PyType_FromSpec(&spec));

@@ -11,22 +11,10 @@
 #include "core/run_board.h"
 #include "core/stage_clock.h"
 #include "python/bindings/bindings.h"
+#include "python/bindings/board_row.h"
 
 namespace gristmill::python {
 namespace {
-
-// A row as its own process sees it.
-struct PyRow {
-  py::object board;
-  RunBoard::Row row;
-};
-
-struct PyStageClock {
-  py::object board;
-  RunBoard* shared;
-  RunBoard::Row row;
-  StageClock clock;
-};
 
 Phase phase_of(const std::string& name) {
   if (name == "described") return Phase::kDescribed;
@@ -42,12 +30,6 @@ Measure measure_of(const std::string& name) {
     if (name == kMeasureNames[i]) return static_cast<Measure>(i);
   }
   throw py::value_error("no measure '" + name + "' on the board");
-}
-
-Measure stage_of(std::uint32_t number) {
-  if (number < kStageCount) return static_cast<Measure>(number);
-  throw py::value_error("stage " + std::to_string(number) + "; expected below " +
-                        std::to_string(kStageCount) + ", a place in stages()");
 }
 
 PyRow enter_row(py::object board, std::optional<int> index) {
@@ -107,50 +89,11 @@ void bind_row(py::module_& module) {
              "The row is this process's now: a worker's, or, with None, the learner's, which begins anew.");
 }
 
-void bind_clock(py::module_& module) {
-  py::class_<PyStageClock>(module, "StageClock",
-                           "Charges its process's time to stages, numbered as in stages(False) + "
-                           "stages(True): one clock read where "
-                           "a stage ends. One thread.")
-      .def(py::init([](const PyRow& row, bool on) {
-             auto& board = row.board.cast<RunBoard&>();
-             return std::make_unique<PyStageClock>(
-                 PyStageClock{row.board, &board, row.row, StageClock(board, row.row, on)});
-           }),
-           py::arg("row"), py::arg("on") = true, "on: otherwise it reads no clock and charges nothing.")
-      .def(
-          "charge",
-          [](PyStageClock& self, std::uint32_t stage, std::uint64_t argument) {
-            self.clock.charge(stage_of(stage), argument);
-          },
-          py::arg("stage"), py::arg("argument") = 0,
-          "The time since the last charge was this stage's. argument: of its trace span.")
-      .def(
-          "charge_parts",
-          [](PyStageClock& self, std::uint32_t stage, std::uint64_t argument, std::uint32_t inner,
-             std::uint64_t inner_ns) {
-            self.clock.charge(stage_of(stage), argument, stage_of(inner), inner_ns);
-          },
-          py::arg("stage"), py::arg("argument"), py::arg("inner"), py::arg("inner_ns"),
-          "The same, of which inner_ns were another stage's.")
-      .def(
-          "skip", [](PyStageClock& self) { self.clock.skip(); },
-          "The time since the last charge is nobody's.")
-      .def(
-          "acted",
-          [](PyStageClock& self, std::uint64_t version) {
-            const std::uint64_t published = self.shared->published_at(version);
-            if (!self.clock.on() || published == 0 || self.clock.last_ns() <= published) return;
-            self.row.record(Measure::kParameterLatency, self.clock.last_ns() - published);
-          },
-          py::arg("version"), "By a worker: the last charge was its first action under this version.");
-}
-
 }  // namespace
 
 void bind_board_row(py::module_& module) {
   bind_row(module);
-  bind_clock(module);
+  bind_stage_clock(module);
 }
 
 }  // namespace gristmill::python

@@ -21,6 +21,7 @@ void bind_timer_queue(py::module_& module);
 void bind_timer_simulation(py::module_& module);
 void bind_run_board(py::module_& module);
 void bind_board_row(py::module_& module);  // after the board
+void bind_stage_clock(py::module_& module);
 void bind_profile(py::module_& module);
 void bind_memory_speed(py::module_& module);
 void bind_segments(py::module_& module);

@@ -7,6 +7,7 @@
 #include <cstddef>
 
 #include "python/bindings/box_object.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -98,12 +99,9 @@ PyObject* bind_method(PyMethodDef* definition, PyObject* self) {
 }
 
 void make_bound_type() {
-  PyType_Slot slots[] = {{Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
-                         {Py_tp_call, reinterpret_cast<void*>(&PyVectorcall_Call)},
-                         {Py_tp_repr, reinterpret_cast<void*>(&represent)},
-                         {Py_tp_members, members},
-                         {Py_tp_getset, properties},
-                         {0, nullptr}};
+  PyType_Slot slots[] = {{Py_tp_dealloc, slot(&dealloc)}, {Py_tp_call, slot(&PyVectorcall_Call)},
+                         {Py_tp_repr, slot(&represent)},  {Py_tp_members, members},
+                         {Py_tp_getset, properties},      {0, nullptr}};
   PyType_Spec spec = {"gristmill._box.BoundMethod", sizeof(Bound), 0,
                       Py_TPFLAGS_DEFAULT | Py_TPFLAGS_HAVE_VECTORCALL | Py_TPFLAGS_DISALLOW_INSTANTIATION,
                       slots};

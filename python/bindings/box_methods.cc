@@ -11,6 +11,7 @@
 
 #include "python/bindings/box_object.h"
 #include "python/bindings/box_quick.h"
+#include "python/bindings/type_tables.h"
 #include "python/bindings/waiting.h"
 
 namespace gristmill::python {
@@ -257,33 +258,28 @@ PyObject* box_pin(PyObject* self, PyObject* const* names, Py_ssize_t count) {
   return open == nullptr ? nullptr : new_pin(*open, names, count);
 }
 
-template <class Function>
-PyCFunction as_c(Function* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
 }  // namespace
 
 PyMethodDef* box_method_table() {
   static PyMethodDef methods[] = {
-      {"update", as_c(&box_update), METH_FASTCALL | METH_KEYWORDS,
+      {"update", method(&box_update), METH_FASTCALL | METH_KEYWORDS,
        "update(**fields) -> int\n\nWrites several fields as one new version, and returns its number."},
       {"snapshot", &box_snapshot, METH_NOARGS,
        "A named tuple of all fields of one version, arrays copied, with its `version` as the last."},
-      {"watch", as_c(&box_watch), METH_FASTCALL | METH_KEYWORDS,
+      {"watch", method(&box_watch), METH_FASTCALL | METH_KEYWORDS,
        "watch(version, timeout=None, *, spin=None) -> int\n\n"
        "Waits for a version above `version`; returns the newest. Raises TimeoutError.\n\n"
        "timeout: seconds, None waits for ever. spin: seconds to look before sleeping; by default for as long "
        "as "
        "has paid off, and not at all where cores are scarce."},
-      {"read_into", as_c(&box_read_into), METH_FASTCALL | METH_KEYWORDS,
+      {"read_into", method(&box_read_into), METH_FASTCALL | METH_KEYWORDS,
        "read_into(fields, out=None) -> int\n\n"
        "Copies arrays of one version into existing memory and returns the version: read_into('weights', "
        "out), "
        "or read_into({'weights': out, 'bias': b}). The targets are arrays or tensors of the fields' dtypes "
        "and "
        "shapes, contiguous."},
-      {"pin", as_c(&box_pin), METH_FASTCALL,
+      {"pin", method(&box_pin), METH_FASTCALL,
        "pin(*fields) -> PinBase\n\n"
        "Pins the newest version, without a copy, until the end of the `with` block: `with box.pin('weights') "
        "as "

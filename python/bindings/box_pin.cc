@@ -7,6 +7,7 @@
 
 #include "python/bindings/arrays.h"
 #include "python/bindings/box_object.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -102,8 +103,7 @@ PyMethodDef methods[] = {
     {"release", &pin_release, METH_NOARGS, "Unpins. Idempotent. Arrays must not be used after it."},
     {"__enter__", &pin_enter, METH_NOARGS,
      "The array of pin('weights'), a tuple of arrays of pin('a', 'b'), and of pin() the pin itself."},
-    {"__exit__", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&pin_exit)), METH_FASTCALL,
-     "Unpins."},
+    {"__exit__", method(&pin_exit), METH_FASTCALL, "Unpins."},
     {nullptr, nullptr, 0, nullptr}};
 
 PyGetSetDef properties[] = {{"version", &pin_version, nullptr, "The version that is pinned.", nullptr},
@@ -150,9 +150,9 @@ PyObject* new_pin(const std::shared_ptr<BoxState>& state, PyObject* const* names
 void add_pin_type(py::module_& module) {
   PyType_Slot slots[] = {
       {Py_tp_doc, const_cast<char*>("What gristmill.BoxPin is made of. Made by Box.pin().")},
-      {Py_tp_new, reinterpret_cast<void*>(&make)},
-      {Py_tp_dealloc, reinterpret_cast<void*>(&dealloc)},
-      {Py_mp_subscript, reinterpret_cast<void*>(&pinned_value)},
+      {Py_tp_new, slot(&make)},
+      {Py_tp_dealloc, slot(&dealloc)},
+      {Py_mp_subscript, slot(&pinned_value)},
       {Py_tp_methods, methods},
       {Py_tp_getset, properties},
       {0, nullptr}};

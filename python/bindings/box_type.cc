@@ -10,6 +10,7 @@
 
 #include "python/bindings/box_object.h"
 #include "python/bindings/box_quick.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -230,11 +231,11 @@ void add_box_type(py::module_& module) {
       "gristmill._box.BoxClosedError", "The box was closed in this process.", PyExc_RuntimeError, nullptr);
   module.attr("BoxClosedError") = py::reinterpret_borrow<py::object>(closed_error);
   PyType_Slot slots[] = {{Py_tp_doc, const_cast<char*>("What gristmill.Box is made of.")},
-                         {Py_tp_new, reinterpret_cast<void*>(&box_new)},
-                         {Py_tp_dealloc, reinterpret_cast<void*>(&box_dealloc)},
-                         {Py_tp_traverse, reinterpret_cast<void*>(&box_traverse)},
-                         {Py_tp_getattro, reinterpret_cast<void*>(&box_getattro)},
-                         {Py_tp_setattro, reinterpret_cast<void*>(&box_setattro)},
+                         {Py_tp_new, slot(&box_new)},
+                         {Py_tp_dealloc, slot(&box_dealloc)},
+                         {Py_tp_traverse, slot(&box_traverse)},
+                         {Py_tp_getattro, slot(&box_getattro)},
+                         {Py_tp_setattro, slot(&box_setattro)},
                          {Py_tp_methods, box_method_table()},
                          {Py_tp_getset, properties},
                          {0, nullptr}};

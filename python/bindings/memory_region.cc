@@ -2,6 +2,7 @@
 
 #include "core/message_copy.h"
 #include "python/bindings/memory_pool.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -82,9 +83,9 @@ void copy_message(std::byte* to, const std::byte* from, std::size_t bytes) {
 
 bool init_memory_region() {
   static PyType_Slot slots[] = {
-      {Py_tp_dealloc, reinterpret_cast<void*>(&region_dealloc)},
-      {Py_bf_getbuffer, reinterpret_cast<void*>(&region_getbuffer)},
-      {Py_sq_length, reinterpret_cast<void*>(&region_length)},
+      {Py_tp_dealloc, slot(&region_dealloc)},
+      {Py_bf_getbuffer, slot(&region_getbuffer)},
+      {Py_sq_length, slot(&region_length)},
       {Py_tp_doc, const_cast<char*>("Memory that an object which came through a queue looks into.")},
       {0, nullptr},
   };

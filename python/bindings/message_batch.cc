@@ -1,5 +1,7 @@
 #include "python/bindings/message_batch.h"
 
+#include "python/bindings/type_tables.h"
+
 namespace gristmill::python {
 namespace {
 
@@ -82,11 +84,6 @@ void batch_dealloc(PyObject* self) {
   Py_CLEAR(batch->slab);
   type->tp_free(self);
   Py_DECREF(type);
-}
-
-template <class Function>
-void* slot(Function* function) {
-  return reinterpret_cast<void*>(function);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "python/bindings/kept_error.h"
 #include "python/bindings/memory_region.h"
 #include "python/bindings/message_arrays.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -277,11 +278,6 @@ PyObject* load_with_buffers(std::span<const std::byte> message, PyObject* owner)
     if (!held || PyList_Append(buffers.ptr(), region) != 0) return nullptr;
   }
   return load(pickle, length, buffers.ptr());
-}
-
-template <class Function>
-void* slot(Function* function) {
-  return reinterpret_cast<void*>(function);
 }
 
 bool make_types() {

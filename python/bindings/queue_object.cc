@@ -11,6 +11,7 @@
 #include "core/segment.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/queue_arguments.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -172,16 +173,6 @@ int queue_clear(PyObject* object) {
   Py_CLEAR(self.loads);
   Py_CLEAR(self.dumps);
   return 0;
-}
-
-template <class Function>
-void* slot(Function* function) {
-  return reinterpret_cast<void*>(function);
-}
-
-template <class Function>
-PyCFunction method(Function* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/timer_queue.h"
 #include "python/bindings/bindings.h"
 #include "python/bindings/python_call.h"
+#include "python/bindings/type_tables.h"
 
 namespace gristmill::python {
 namespace {
@@ -175,16 +176,6 @@ void destroy(PyObject* self) {
   delete reinterpret_cast<TimersObject*>(self)->timers;
   type->tp_free(self);
   Py_DECREF(type);
-}
-
-template <class Function>
-PyCFunction method(Function* function) {
-  return reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(function));
-}
-
-template <class Function>
-void* slot(Function* function) {
-  return reinterpret_cast<void*>(function);
 }
 
 constexpr const char* kAbout =

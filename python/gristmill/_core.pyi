@@ -507,31 +507,23 @@ class BoardRow:
 
 class StageClock:
     """
-    Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read where a stage ends. One thread.
+    Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read where
+    a stage ends. on=False: it reads no clock and charges nothing. One thread.
     """
-    def __init__(self, row: BoardRow, on: bool = True) -> None:
+    @staticmethod
+    def __new__(type, *args, **kwargs):
         """
-        on: otherwise it reads no clock and charges nothing.
+        Create and return a new object.  See help(type) for accurate signature.
         """
-    def acted(self, version: typing.SupportsInt | typing.SupportsIndex) -> None:
+    def acted(self, version: int) -> None:
         """
         By a worker: the last charge was its first action under this version.
         """
-    def charge(
-        self,
-        stage: typing.SupportsInt | typing.SupportsIndex,
-        argument: typing.SupportsInt | typing.SupportsIndex = 0,
-    ) -> None:
+    def charge(self, stage: int, argument: int = 0) -> None:
         """
         The time since the last charge was this stage's. argument: of its trace span.
         """
-    def charge_parts(
-        self,
-        stage: typing.SupportsInt | typing.SupportsIndex,
-        argument: typing.SupportsInt | typing.SupportsIndex,
-        inner: typing.SupportsInt | typing.SupportsIndex,
-        inner_ns: typing.SupportsInt | typing.SupportsIndex,
-    ) -> None:
+    def charge_parts(self, stage: int, argument: int, inner: int, inner_ns: int) -> None:
         """
         The same, of which inner_ns were another stage's.
         """
