@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <chrono>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -37,7 +38,7 @@ MessageQueue::Outcome MessageQueue::Impl::settle_put(const MessageStep& step, st
   const bool first = !std::exchange(*waited, true);
   if (!first) turn.forget_dead();
   if (first) control.put_waits.fetch_add(1, std::memory_order_relaxed);
-  return wait(control.not_full, first, deadline, [&] { return writer.may_put(length, reserved, turn); });
+  return wait(control.not_full, first, deadline, [&] { return writer.may_put(length, reserved, &turn); });
 }
 
 void MessageQueue::Impl::put_done(std::uint64_t messages, std::uint64_t position, bool waited) {
@@ -66,8 +67,8 @@ MessageQueue::PutResult MessageQueue::Impl::put_all(const Source& source, Deadli
     }
   }
   bool waited = false;
-  MessageTurn own(ring.control().turns);
-  MessageTurn& turn = given != nullptr ? *given : own;
+  std::optional<MessageTurn> own;  // made by the first wait
+  MessageTurn* turn = given;
   for (std::uint64_t done = 0; done < count;) {
     const std::uint64_t length = source.length(done);
     const bool large = length > kLargeMessage;
@@ -79,7 +80,7 @@ MessageQueue::PutResult MessageQueue::Impl::put_all(const Source& source, Deadli
         large ? writer.reserve(length, deadline, turn) : writer.append(source, done, deadline, turn);
     if (step.result == Result::kDone) [[likely]] {
       // What is left waits anew, behind others.
-      if (waited || given != nullptr) end_turn(turn);
+      if (turn != nullptr) end_turn(*turn);
       if (large) {
         MessageRing::touch(ring.start(step.position), length);
         source.copy(done, ring.data(step.position), [&](std::byte* to, const std::byte* from, std::size_t n) {
@@ -97,10 +98,11 @@ MessageQueue::PutResult MessageQueue::Impl::put_all(const Source& source, Deadli
       put_done(step.count, step.position, waited);
       continue;
     }
-    result.outcome = settle_put(step, length, large, deadline, turn, &waited);
+    if (turn == nullptr) turn = &own.emplace(ring.control().turns);
+    result.outcome = settle_put(step, length, large, deadline, *turn, &waited);
     if (result.outcome != Outcome::kOk) break;
   }
-  if (waited) end_turn(own);
+  if (own) end_turn(*own);
   return result;
 }
 
@@ -144,8 +146,8 @@ MessageQueue::ReserveResult MessageQueue::reserve(std::uint64_t length, Deadline
     return result;
   }
   bool waited = false;
-  MessageTurn own(impl_->ring.control().turns);
-  MessageTurn& turn = given != nullptr ? *given : own;
+  std::optional<MessageTurn> own;
+  MessageTurn* turn = given;
   while (result.outcome == Outcome::kOk) {
     const MessageStep step = impl_->writer.reserve(length, deadline, turn);
     if (impl_->lost()) [[unlikely]] {
@@ -161,18 +163,19 @@ MessageQueue::ReserveResult MessageQueue::reserve(std::uint64_t length, Deadline
       MessageRing::touch(impl_->ring.start(step.position), length);
       break;
     }
-    result.outcome = impl_->settle_put(step, length, true, deadline, turn, &waited);
+    if (turn == nullptr) turn = &own.emplace(impl_->ring.control().turns);
+    result.outcome = impl_->settle_put(step, length, true, deadline, *turn, &waited);
   }
-  if (result.reservation || waited) impl_->end_turn(result.reservation ? turn : own);
+  // One that was given goes on with the next try, unless this one was in.
+  if (turn != nullptr && (result.reservation || own)) impl_->end_turn(*turn);
   return result;
 }
 
 MessageTurn MessageQueue::turn() const { return MessageTurn(impl_->ring.control().turns); }
 
 MessageQueue::Outcome MessageQueue::wait_writable(std::uint64_t length, Deadline deadline) {
-  const MessageTurn turn(impl_->ring.control().turns);
   return impl_->wait_for(impl_->ring.control().not_full, deadline,
-                         [&] { return impl_->writer.may_put(length, length > kLargeMessage, turn); });
+                         [&] { return impl_->writer.may_put(length, length > kLargeMessage, nullptr); });
 }
 
 }  // namespace gristmill

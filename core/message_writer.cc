@@ -17,7 +17,7 @@ bool MessageWriter::room_for_one_more(std::uint64_t tail_count) {
   return control.count_room > 0;
 }
 
-MessageStep MessageWriter::reserve(std::uint64_t length, Deadline deadline, const MessageTurn& turn) {
+MessageStep MessageWriter::reserve(std::uint64_t length, Deadline deadline, const MessageTurn* turn) {
   MessageControl& control = ring_.control();
   const int lease = lease_.get();
   if (lease < 0) return {Result::kNoLease};
@@ -27,7 +27,7 @@ MessageStep MessageWriter::reserve(std::uint64_t length, Deadline deadline, cons
   GRISTMILL_FAULT_POINT("message.reserve.locked");
   if (guard.owner_died()) repair_locked();
   if (control.closed.load(std::memory_order_relaxed) != 0) return {Result::kClosed};
-  if (turn.is_anothers()) return {Result::kNothing};
+  if (is_anothers(turn)) return {Result::kNothing};
   MessageCursor tail;
   if (!load_tail(&tail)) return {Result::kBroken};
   const RecordWord record{length, RecordState::kReserved, static_cast<std::uint64_t>(lease)};
@@ -93,10 +93,10 @@ void MessageWriter::abandon(std::uint64_t position, std::uint64_t reserved) {
   ring_.control().skipped.fetch_add(1, std::memory_order_relaxed);
 }
 
-bool MessageWriter::may_put(std::uint64_t length, bool reserved, const MessageTurn& turn) const {
+bool MessageWriter::may_put(std::uint64_t length, bool reserved, const MessageTurn* turn) const {
   const MessageControl& control = ring_.control();
   if (control.closed.load(std::memory_order_relaxed) != 0) return true;
-  if (turn.is_anothers()) return false;
+  if (is_anothers(turn)) return false;
   const auto tail = MessageCursor::unpack(control.tail.load(std::memory_order_acquire));
   const std::uint64_t head = control.head.load(std::memory_order_acquire);
   const auto read = MessageCursor::unpack(control.read.load(std::memory_order_acquire));

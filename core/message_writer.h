@@ -47,21 +47,27 @@ class MessageWriter {
 
   // Copies the small messages of `source` from `first` on, up to the next large one, while there is
   // space. Source: see core/message_source.h.
-  // kNothing while another has the turn.
+  // kNothing while another has the turn. turn: null for a put that has not waited yet.
   template <class Source>
-  MessageStep append(const Source& source, std::uint64_t first, Deadline deadline, const MessageTurn& turn);
+  MessageStep append(const Source& source, std::uint64_t first, Deadline deadline, const MessageTurn* turn);
   // Reserves a record for `length` bytes at step.position: kReserved, owned by this process. Likewise.
-  MessageStep reserve(std::uint64_t length, Deadline deadline, const MessageTurn& turn);
+  MessageStep reserve(std::uint64_t length, Deadline deadline, const MessageTurn* turn);
   // REQUIRES: the record is this process's reservation of `reserved` bytes. length <= reserved.
   void commit(std::uint64_t position, std::uint64_t reserved, std::uint64_t length);
   void abandon(std::uint64_t position, std::uint64_t reserved);
 
   // Whether append(), or reserve() when `reserved`, may find space for a message of `length` bytes, or
   // the queue closed.
-  bool may_put(std::uint64_t length, bool reserved, const MessageTurn& turn) const;
+  bool may_put(std::uint64_t length, bool reserved, const MessageTurn* turn) const;
   MessageStep close(Deadline deadline);
 
  private:
+  bool is_anothers(const MessageTurn* turn) const {
+    MessageTurns& turns = ring_.control().turns;
+    if (turns.turn.load(std::memory_order_relaxed) == 0) [[likely]]
+      return false;
+    return turn != nullptr ? turn->is_anothers() : MessageTurn(turns).is_anothers();
+  }
   enum class Room { kYes, kNo, kBroken };
   Room room(std::uint64_t tail, std::uint64_t need);
   bool room_for_one_more(std::uint64_t tail_count);
@@ -109,7 +115,7 @@ inline void MessageWriter::publish(const MessageCursor& tail, std::uint64_t mess
 
 template <class Source>
 MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Deadline deadline,
-                                  const MessageTurn& turn) {
+                                  const MessageTurn* turn) {
   using Result = MessageStep::Result;
   MessageControl& control = ring_.control();
   MessageGuard guard(control.put_lock, deadline);
@@ -117,7 +123,7 @@ MessageStep MessageWriter::append(const Source& source, std::uint64_t first, Dea
   GRISTMILL_FAULT_POINT("message.put.locked");
   if (guard.owner_died()) repair_locked();
   if (control.closed.load(std::memory_order_relaxed) != 0) return {Result::kClosed};
-  if (control.turns.turn.load(std::memory_order_relaxed) != 0 && turn.is_anothers()) [[unlikely]]
+  if (is_anothers(turn)) [[unlikely]]
     return {Result::kNothing};
   MessageCursor tail;
   if (!load_tail(&tail)) return {Result::kBroken};
