@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import difflib
 import json
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
@@ -40,8 +41,11 @@ class EnvPoolVector:
         self._count = count
         self._pool = _make(env_id, count, self.seeds, dict(kwargs or {}))
         try:
-            self._observations = observations_of(self._pool.observation_space)
-            self._actions = actions_of(self._pool.action_space)
+            with warnings.catch_warnings():
+                # EnvPool gives Gymnasium the bounds in double precision.
+                warnings.filterwarnings("ignore", message=".*precision lowered by casting")
+                self._observations = observations_of(self._pool.observation_space)
+                self._actions = actions_of(self._pool.action_space)
         except UnusableEnvironmentError as error:
             raise UnusableEnvironmentError(f'env.id "envpool:{env_id}" cannot be used: {error}') from None
         self.observation_shape = self._observations.shape

@@ -1,6 +1,7 @@
 """Environments by class, function, EnvPool id and plugin, as a worker makes them."""
 
 import importlib.util
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -92,6 +93,11 @@ class TestEnvPool:
             make_vector("envpool:CartPole-v7", {}, 1, 0)
         with pytest.raises(UnusableEnvironmentError, match="num_envs is set by the worker"):
             make_vector("envpool:CartPole-v1", {"num_envs": 3}, 1, 0)
+
+    def test_it_is_made_without_warnings_that_its_user_can_do_nothing_about(self):
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            make_vector("envpool:CartPole-v1", {}, 1, 0).close()
 
     @pytest.mark.parametrize("policy", ["mlp", rollout_policies.Scripted()])
     def test_rollouts_step_it_with_the_built_in_policy_and_with_ones_own(self, policy):
