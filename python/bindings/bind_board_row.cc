@@ -53,19 +53,20 @@ void record_each(PyRow& self, const std::string& name,
 void bind_row(py::module_& module) {
   py::class_<PyRow>(module, "BoardRow",
                     "This process's own row on the board: how far it is, and how it ended.")
-      .def("beat", [](PyRow& self) { self.row.beat(); })
+      .def(
+          "beat", [](PyRow& self) { self.row.beat(); }, "This process is alive now.")
       .def(
           "add",
           [](PyRow& self, const std::string& counter, std::uint64_t n) {
             self.row.add(counter_of(counter), n);
           },
-          py::arg("counter"), py::arg("n"))
+          py::arg("counter"), py::arg("n"), "Adds n to the counter. ValueError: no such counter.")
       .def(
           "set",
           [](PyRow& self, const std::string& counter, std::uint64_t value) {
             self.row.set(counter_of(counter), value);
           },
-          py::arg("counter"), py::arg("value"))
+          py::arg("counter"), py::arg("value"), "The counter is value now. ValueError: no such counter.")
       .def(
           "set_queue_size",
           [](PyRow& self, std::uint64_t size) {
@@ -78,13 +79,21 @@ void bind_row(py::module_& module) {
           [](PyRow& self, double value) {
             self.row.set(Counter::kMeanReturn, std::bit_cast<std::uint64_t>(value));
           },
-          py::arg("value"))
+          py::arg("value"), "Of the last episodes.")
       .def("record_each", &record_each, py::arg("measure"), py::arg("values"),
            "Counts each of values, [n], in the measure's histogram; less than 0 as 0.")
-      .def("set_phase", [](PyRow& self, const std::string& phase) { self.row.set_phase(phase_of(phase)); })
-      .def("set_description", [](PyRow& self, const std::string& json) { self.row.set_description(json); })
-      .def("set_error", [](PyRow& self, const std::string& text) { self.row.set_error(text); })
-      .def_property_readonly("incarnation", [](const PyRow& self) { return self.row.incarnation(); });
+      .def(
+          "set_phase", [](PyRow& self, const std::string& phase) { self.row.set_phase(phase_of(phase)); },
+          "described, running, stopped, failed or fatal; wakes who waits for a change. ValueError: another.")
+      .def(
+          "set_description", [](PyRow& self, const std::string& json) { self.row.set_description(json); },
+          "The environment's spaces, before the phase described. ValueError: too long.")
+      .def(
+          "set_error", [](PyRow& self, const std::string& text) { self.row.set_error(text); },
+          "Before the phase failed or fatal; a long text keeps its end.")
+      .def_property_readonly(
+          "incarnation", [](const PyRow& self) { return self.row.incarnation(); },
+          "0 at first, one more at each restart.");
   module.def("enter_row", &enter_row, py::arg("board"), py::arg("index"),
              "The row is this process's now: a worker's, or, with None, the learner's, which begins anew.");
 }

@@ -25,9 +25,9 @@ void bind_checkpoint(py::module_& module) {
   py::class_<CheckpointState>(module, "CheckpointState", "What a checkpoint holds, verified.")
       .def_readonly("frames", &CheckpointState::frames, "Environment steps learned from.")
       .def_readonly("version", &CheckpointState::version, "Of the parameters.")
-      .def_readonly("episodes", &CheckpointState::episodes)
+      .def_readonly("episodes", &CheckpointState::episodes, "Finished, over all launches.")
       .def_readonly("elapsed_s", &CheckpointState::elapsed_s, "Seconds of training, over all launches.")
-      .def_readonly("counters", &CheckpointState::counters)
+      .def_readonly("counters", &CheckpointState::counters, "Others, by name.")
       .def_readonly("environment", &CheckpointState::environment, "The environment's spaces, as JSON.");
 
   module.def("load_checkpoint", &load_checkpoint, py::arg("directory"),

@@ -32,11 +32,11 @@ void bind_config(py::module_& module) {
           py::arg("with_help") = false, "As YAML that reads back to the same configuration.");
 
   py::class_<OptionInfo>(module, "OptionInfo", "One option, for help texts.")
-      .def_readonly("key", &OptionInfo::key)
-      .def_readonly("type", &OptionInfo::type)
-      .def_readonly("value", &OptionInfo::value)
-      .def_readonly("expected", &OptionInfo::expected)
-      .def_readonly("help", &OptionInfo::help)
+      .def_readonly("key", &OptionInfo::key, "Dotted.")
+      .def_readonly("type", &OptionInfo::type, "integer, number, string, boolean, integers or object.")
+      .def_readonly("value", &OptionInfo::value, "As dumped; an object as JSON.")
+      .def_readonly("expected", &OptionInfo::expected, "Such as: an integer >= 1.")
+      .def_readonly("help", &OptionInfo::help, "What it does.")
       .def("__repr__", [](const OptionInfo& self) {
         return "<option " + self.key + " = " + self.value + ": " + self.expected + ">";
       });

@@ -184,7 +184,8 @@ void bind_environments(py::module_& module) {
            "cartpole only: environment `index` goes on from `state` (position, velocity, angle, angular "
            "velocity), `steps` into its episode.");
   module.def("native_environment_ids", &native_environment_ids, "What env.id can be, besides gymnasium:ID.");
-  module.def("is_native_environment", &is_native_environment, py::arg("id"));
+  module.def("is_native_environment", &is_native_environment, py::arg("id"),
+             "Whether workers in C++ step env.id `id`.");
 }
 
 }  // namespace gristmill::python

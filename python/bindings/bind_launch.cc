@@ -22,11 +22,13 @@ void bind_launch(py::module_& module) {
            py::arg("config"), py::arg("worker_command"), py::arg("resume_dir") = "",
            py::arg("earlier_launches") = 0,
            "Raises ConfigError, SegmentError or RuntimeError; nothing is left running then.")
-      .def_property_readonly("run_dir",
-                             [](const LaunchHolder& self) {
-                               if (!self.launch) throw py::value_error("the launch is closed");
-                               return self.launch->run_dir();
-                             })
+      .def_property_readonly(
+          "run_dir",
+          [](const LaunchHolder& self) {
+            if (!self.launch) throw py::value_error("the launch is closed");
+            return self.launch->run_dir();
+          },
+          "Where the run's files lie. ValueError: the launch is closed.")
       .def(
           "close",
           [](LaunchHolder& self) {

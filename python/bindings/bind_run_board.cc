@@ -67,7 +67,7 @@ void bind_run_board(py::module_& module) {
           py::arg("name"), py::arg("timeout") = 5.0, "Raises SegmentError.")
       .def_static("create", &RunBoard::create, py::arg("name"), py::arg("rows"),
                   "Creates the segment `name` (see segment_name). Raises SegmentError.")
-      .def_property_readonly("name", &RunBoard::name)
+      .def_property_readonly("name", &RunBoard::name, "Of its segment.")
       .def_property_readonly(
           "owner", [](const RunBoard& self) { return self.owner().pid; }, "Its creator's pid.")
       .def("__len__", &RunBoard::rows)
@@ -105,7 +105,8 @@ void bind_run_board(py::module_& module) {
           py::arg("version"), "By the learner, before it publishes: that it is now.")
       .def("unlink", &RunBoard::unlink, "Removes the name; mappings stay valid.")
       .def("request_stop", &RunBoard::request_stop, "Asks every process of the run to end in an orderly way.")
-      .def_property_readonly("stop_requested", &RunBoard::stop_requested);
+      .def_property_readonly("stop_requested", &RunBoard::stop_requested,
+                             "Whether request_stop() was called, by any process.");
 }
 
 }  // namespace gristmill::python

@@ -7,9 +7,10 @@ namespace gristmill::python {
 
 void bind_segments(py::module_& module) {
   py::class_<SegmentInfo>(module, "SegmentInfo", "A segment of shared memory that gristmill made.")
-      .def_readonly("name", &SegmentInfo::name)
-      .def_property_readonly("pid", [](const SegmentInfo& self) { return self.owner.pid; })
-      .def_readonly("bytes", &SegmentInfo::bytes)
+      .def_readonly("name", &SegmentInfo::name, "As in /dev/shm.")
+      .def_property_readonly(
+          "pid", [](const SegmentInfo& self) { return self.owner.pid; }, "Of its creator, from the name.")
+      .def_readonly("bytes", &SegmentInfo::bytes, "Its size.")
       .def_readonly("dead", &SegmentInfo::dead, "Whether its owner is proved dead.")
       .def("__repr__", [](const SegmentInfo& self) {
         return "<segment " + self.name + ", " + std::to_string(self.bytes) + " bytes" +

@@ -141,10 +141,12 @@ py::tuple run_train(LaunchHolder& holder, const std::string& resume_from, py::ob
 
 void bind_train(py::module_& module) {
   py::class_<WorkerEvent>(module, "WorkerEvent", "What happened to a worker.")
-      .def_property_readonly("kind", [](const WorkerEvent& self) { return kind_name(self.kind); })
-      .def_readonly("worker", &WorkerEvent::worker)
-      .def_readonly("pid", &WorkerEvent::pid)
-      .def_readonly("message", &WorkerEvent::message)
+      .def_property_readonly(
+          "kind", [](const WorkerEvent& self) { return kind_name(self.kind); },
+          "started, died, failed, hung, restarted or gave_up.")
+      .def_readonly("worker", &WorkerEvent::worker, "Its index.")
+      .def_readonly("pid", &WorkerEvent::pid, "Of its process.")
+      .def_readonly("message", &WorkerEvent::message, "For people.")
       .def("__repr__", [](const WorkerEvent& self) { return "<WorkerEvent " + self.message + ">"; });
 
   module.def(

@@ -121,12 +121,14 @@ void bind_batch(py::module_& module) {
             return tensors;
           },
           "Every field as a torch tensor.")
-      .def("keys",
-           [](const PyBatch& self) {
-             std::vector<std::string> names;
-             for (const auto& spec : self.specs()) names.push_back(spec.name);
-             return names;
-           })
+      .def(
+          "keys",
+          [](const PyBatch& self) {
+            std::vector<std::string> names;
+            for (const auto& spec : self.specs()) names.push_back(spec.name);
+            return names;
+          },
+          "The fields' names, in the queue's order.")
       .def(
           "release", [](PyBatch& self) { self.batch.release(); }, "Frees the places. Idempotent.")
       .def("__enter__", [](py::object self) { return self; })
@@ -141,14 +143,16 @@ void bind_trajectory_queue(py::module_& module) {
       py::arg("fields"),
       "{name: (dtype name, shape)} as a queue would hold them. Raises TypeError, ValueError.");
   bind_batch(module);
-  py::class_<TrajectoryQueueStatistics>(module, "TrajectoryQueueStatistics")
-      .def_readonly("puts", &TrajectoryQueueStatistics::puts)
-      .def_readonly("gets", &TrajectoryQueueStatistics::gets)
-      .def_readonly("abandoned", &TrajectoryQueueStatistics::abandoned)
-      .def_readonly("refilled", &TrajectoryQueueStatistics::refilled)
-      .def_readonly("put_waits", &TrajectoryQueueStatistics::put_waits)
-      .def_readonly("get_waits", &TrajectoryQueueStatistics::get_waits)
-      .def_readonly("owner_deaths", &TrajectoryQueueStatistics::owner_deaths);
+  py::class_<TrajectoryQueueStatistics>(module, "TrajectoryQueueStatistics",
+                                        "Counts since the queue was created, over all its processes.")
+      .def_readonly("puts", &TrajectoryQueueStatistics::puts, "Trajectories committed.")
+      .def_readonly("gets", &TrajectoryQueueStatistics::gets, "Trajectories released by the consumer.")
+      .def_readonly("abandoned", &TrajectoryQueueStatistics::abandoned, "Places whose claimant died.")
+      .def_readonly("refilled", &TrajectoryQueueStatistics::refilled, "Abandoned places filled again.")
+      .def_readonly("put_waits", &TrajectoryQueueStatistics::put_waits, "Puts that found the queue full.")
+      .def_readonly("get_waits", &TrajectoryQueueStatistics::get_waits, "Gets that found too few.")
+      .def_readonly("owner_deaths", &TrajectoryQueueStatistics::owner_deaths,
+                    "Processes that died holding the lock.");
 
   py::class_<TrajectoryQueue>(
       module, "TrajectoryQueue",
@@ -184,7 +188,7 @@ void bind_trajectory_queue(py::module_& module) {
             return TrajectoryQueue::bytes_needed(specs_from_python(fields), capacity);
           },
           py::arg("fields"), py::arg("capacity"), "Bytes of shared memory that create() would take.")
-      .def_property_readonly("name", &TrajectoryQueue::name)
+      .def_property_readonly("name", &TrajectoryQueue::name, "Of its segment.")
       .def_property_readonly("capacity", &TrajectoryQueue::capacity, "In trajectories.")
       .def_property_readonly(
           "fields", [](const TrajectoryQueue& self) { return specs_to_python(self.spec()); },
@@ -216,9 +220,10 @@ void bind_trajectory_queue(py::module_& module) {
            "Raises "
            "TimeoutError, QueueClosed when nothing is left. One consumer process at a time.")
       .def("close", &TrajectoryQueue::close, "Ends waiting; what is in the queue can still be taken.")
-      .def_property_readonly("closed", &TrajectoryQueue::closed)
+      .def_property_readonly("closed", &TrajectoryQueue::closed,
+                             "Whether close() was called, by any process.")
       .def("__len__", &TrajectoryQueue::size)
-      .def("statistics", &TrajectoryQueue::statistics)
+      .def("statistics", &TrajectoryQueue::statistics, "Counts so far, read without stopping anyone.")
       .def("recover", &TrajectoryQueue::recover,
            "Gives places claimed by dead processes to the next put; returns how many.")
       .def("unlink", &TrajectoryQueue::unlink, "Removes the name; mappings stay valid.")

@@ -61,8 +61,10 @@ void bind_pool(py::module_& module) {
             return events;
           },
           "What happened since the last call: (kind, worker, pid, message).")
-      .def_property_readonly("alive", [](const PyWorkerPool& self) { return self.pool->alive(); })
-      .def_property_readonly("restarts", [](const PyWorkerPool& self) { return self.pool->restarts(); })
+      .def_property_readonly(
+          "alive", [](const PyWorkerPool& self) { return self.pool->alive(); }, "Living workers.")
+      .def_property_readonly(
+          "restarts", [](const PyWorkerPool& self) { return self.pool->restarts(); }, "Of workers, so far.")
       .def_property_readonly(
           "failure", [](const PyWorkerPool& self) { return self.pool->failure(); },
           "Why it has given up; empty while all is well.")

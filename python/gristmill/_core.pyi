@@ -96,15 +96,30 @@ class OptionInfo:
     """
     def __repr__(self) -> str: ...
     @property
-    def expected(self) -> str: ...
+    def expected(self) -> str:
+        """
+        Such as: an integer >= 1.
+        """
     @property
-    def help(self) -> str: ...
+    def help(self) -> str:
+        """
+        What it does.
+        """
     @property
-    def key(self) -> str: ...
+    def key(self) -> str:
+        """
+        Dotted.
+        """
     @property
-    def type(self) -> str: ...
+    def type(self) -> str:
+        """
+        integer, number, string, boolean, integers or object.
+        """
     @property
-    def value(self) -> str: ...
+    def value(self) -> str:
+        """
+        As dumped; an object as JSON.
+        """
 
 class Batch:
     """
@@ -116,7 +131,10 @@ class Batch:
     def __exit__(self, *args) -> None: ...
     def __getitem__(self, field: str) -> numpy.ndarray[typing.Any, numpy.dtype[typing.Any]]: ...
     def __len__(self) -> int: ...
-    def keys(self) -> list[str]: ...
+    def keys(self) -> list[str]:
+        """
+        The fields' names, in the queue's order.
+        """
     def release(self) -> None:
         """
         Frees the places. Idempotent.
@@ -136,20 +154,44 @@ class Batch:
         """
 
 class TrajectoryQueueStatistics:
+    """
+    Counts since the queue was created, over all its processes.
+    """
     @property
-    def abandoned(self) -> int: ...
+    def abandoned(self) -> int:
+        """
+        Places whose claimant died.
+        """
     @property
-    def get_waits(self) -> int: ...
+    def get_waits(self) -> int:
+        """
+        Gets that found too few.
+        """
     @property
-    def gets(self) -> int: ...
+    def gets(self) -> int:
+        """
+        Trajectories released by the consumer.
+        """
     @property
-    def owner_deaths(self) -> int: ...
+    def owner_deaths(self) -> int:
+        """
+        Processes that died holding the lock.
+        """
     @property
-    def put_waits(self) -> int: ...
+    def put_waits(self) -> int:
+        """
+        Puts that found the queue full.
+        """
     @property
-    def puts(self) -> int: ...
+    def puts(self) -> int:
+        """
+        Trajectories committed.
+        """
     @property
-    def refilled(self) -> int: ...
+    def refilled(self) -> int:
+        """
+        Abandoned places filled again.
+        """
 
 class TrajectoryQueue:
     """
@@ -214,7 +256,10 @@ class TrajectoryQueue:
         """
         Gives places claimed by dead processes to the next put; returns how many.
         """
-    def statistics(self) -> TrajectoryQueueStatistics: ...
+    def statistics(self) -> TrajectoryQueueStatistics:
+        """
+        Counts so far, read without stopping anyone.
+        """
     def unlink(self) -> None:
         """
         Removes the name; mappings stay valid.
@@ -225,14 +270,20 @@ class TrajectoryQueue:
         In trajectories.
         """
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """
+        Whether close() was called, by any process.
+        """
     @property
     def fields(self) -> dict:
         """
         {name: (dtype, shape)} of one trajectory.
         """
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        Of its segment.
+        """
 
 class MessageBatch:
     """
@@ -472,38 +523,68 @@ class RunBoard:
         The resolved configuration, as YAML.
         """
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        Of its segment.
+        """
     @property
     def owner(self) -> int:
         """
         Its creator's pid.
         """
     @property
-    def stop_requested(self) -> bool: ...
+    def stop_requested(self) -> bool:
+        """
+        Whether request_stop() was called, by any process.
+        """
 
 class BoardRow:
     """
     This process's own row on the board: how far it is, and how it ended.
     """
-    def add(self, counter: str, n: typing.SupportsInt | typing.SupportsIndex) -> None: ...
-    def beat(self) -> None: ...
+    def add(self, counter: str, n: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        Adds n to the counter. ValueError: no such counter.
+        """
+    def beat(self) -> None:
+        """
+        This process is alive now.
+        """
     def record_each(
         self, measure: str, values: typing.Annotated[numpy.typing.ArrayLike, numpy.int64]
     ) -> None:
         """
         Counts each of values, [n], in the measure's histogram; less than 0 as 0.
         """
-    def set(self, counter: str, value: typing.SupportsInt | typing.SupportsIndex) -> None: ...
-    def set_description(self, arg0: str) -> None: ...
-    def set_error(self, arg0: str) -> None: ...
-    def set_mean_return(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None: ...
-    def set_phase(self, arg0: str) -> None: ...
+    def set(self, counter: str, value: typing.SupportsInt | typing.SupportsIndex) -> None:
+        """
+        The counter is value now. ValueError: no such counter.
+        """
+    def set_description(self, arg0: str) -> None:
+        """
+        The environment's spaces, before the phase described. ValueError: too long.
+        """
+    def set_error(self, arg0: str) -> None:
+        """
+        Before the phase failed or fatal; a long text keeps its end.
+        """
+    def set_mean_return(self, value: typing.SupportsFloat | typing.SupportsIndex) -> None:
+        """
+        Of the last episodes.
+        """
+    def set_phase(self, arg0: str) -> None:
+        """
+        described, running, stopped, failed or fatal; wakes who waits for a change. ValueError: another.
+        """
     def set_queue_size(self, size: typing.SupportsInt | typing.SupportsIndex) -> None:
         """
         Trajectories in the queue, as seen now.
         """
     @property
-    def incarnation(self) -> int: ...
+    def incarnation(self) -> int:
+        """
+        0 at first, one more at each restart.
+        """
 
 class StageClock:
     """
@@ -538,16 +619,25 @@ class SegmentInfo:
     """
     def __repr__(self) -> str: ...
     @property
-    def bytes(self) -> int: ...
+    def bytes(self) -> int:
+        """
+        Its size.
+        """
     @property
     def dead(self) -> bool:
         """
         Whether its owner is proved dead.
         """
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """
+        As in /dev/shm.
+        """
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """
+        Of its creator, from the name.
+        """
 
 class Launch:
     """
@@ -570,7 +660,10 @@ class Launch:
         Idempotent. Blocks until the workers have ended, two seconds at most.
         """
     @property
-    def run_dir(self) -> str: ...
+    def run_dir(self) -> str:
+        """
+        Where the run's files lie. ValueError: the launch is closed.
+        """
 
 class VectorEnvironment:
     """
@@ -656,14 +749,20 @@ class WorkerPool:
         So that what a dead worker had claimed there is recovered at once.
         """
     @property
-    def alive(self) -> int: ...
+    def alive(self) -> int:
+        """
+        Living workers.
+        """
     @property
     def failure(self) -> str:
         """
         Why it has given up; empty while all is well.
         """
     @property
-    def restarts(self) -> int: ...
+    def restarts(self) -> int:
+        """
+        Of workers, so far.
+        """
 
 class WorkerLogs:
     """
@@ -757,7 +856,11 @@ def histogram_bounds() -> list[int]:
     The least value in each bucket of a histogram; the last bucket takes whatever is larger.
     """
 
-def is_native_environment(id: str) -> bool: ...
+def is_native_environment(id: str) -> bool:
+    """
+    Whether workers in C++ step env.id `id`.
+    """
+
 def learner_row(board: RunBoard) -> dict:
     """
     As RunBoard.row() of the learner's; mean_return is 0 before the first episode's end.

@@ -32,7 +32,10 @@ class CheckpointState:
     What a checkpoint holds, verified.
     """
     @property
-    def counters(self) -> dict[str, int]: ...
+    def counters(self) -> dict[str, int]:
+        """
+        Others, by name.
+        """
     @property
     def elapsed_s(self) -> float:
         """
@@ -44,7 +47,10 @@ class CheckpointState:
         The environment's spaces, as JSON.
         """
     @property
-    def episodes(self) -> int: ...
+    def episodes(self) -> int:
+        """
+        Finished, over all launches.
+        """
     @property
     def frames(self) -> int:
         """
@@ -84,13 +90,25 @@ class WorkerEvent:
     """
     def __repr__(self) -> str: ...
     @property
-    def kind(self) -> str: ...
+    def kind(self) -> str:
+        """
+        started, died, failed, hung, restarted or gave_up.
+        """
     @property
-    def message(self) -> str: ...
+    def message(self) -> str:
+        """
+        For people.
+        """
     @property
-    def pid(self) -> int: ...
+    def pid(self) -> int:
+        """
+        Of its process.
+        """
     @property
-    def worker(self) -> int: ...
+    def worker(self) -> int:
+        """
+        Its index.
+        """
 
 def latest_checkpoint(run_dir: os.PathLike | str | bytes) -> pathlib.Path | None:
     """
