@@ -5,7 +5,6 @@
 #include <pybind11/stl.h>
 
 #include <bit>
-#include <memory>
 #include <utility>
 
 #include "core/run_board.h"

@@ -39,29 +39,29 @@ bool read_stage(PyObject* value, Measure& stage) {
   return false;
 }
 
-bool takes(const char* function, Py_ssize_t least, Py_ssize_t most, Py_ssize_t given) {
-  if (least <= given && given <= most) return true;
-  PyErr_Format(PyExc_TypeError, "%s() takes %zd to %zd arguments, %zd given", function, least, most, given);
-  return false;
-}
-
-PyObject* charge(PyObject* self, PyObject* const* arguments, Py_ssize_t given) {
+PyObject* charge(PyObject* self, PyObject* const* arguments, Py_ssize_t given, PyObject* keywords) {
+  static constexpr const char* kNames[] = {"stage", "argument"};
+  PyObject* values[2] = {};
   Measure stage{};
   std::uint64_t argument = 0;
-  if (!takes("charge", 1, 2, given) || !read_stage(arguments[0], stage)) return nullptr;
-  if (given == 2 && !read_number(arguments[1], argument)) return nullptr;
+  if (!read_arguments("charge", kNames, 2, 1, arguments, given, keywords, values) ||
+      !read_stage(values[0], stage) || (values[1] != nullptr && !read_number(values[1], argument))) {
+    return nullptr;
+  }
   charged_of(self).clock.charge(stage, argument);
   Py_RETURN_NONE;
 }
 
-PyObject* charge_parts(PyObject* self, PyObject* const* arguments, Py_ssize_t given) {
+PyObject* charge_parts(PyObject* self, PyObject* const* arguments, Py_ssize_t given, PyObject* keywords) {
+  static constexpr const char* kNames[] = {"stage", "argument", "inner", "inner_ns"};
+  PyObject* values[4] = {};
   Measure stage{};
   Measure inner{};
   std::uint64_t argument = 0;
   std::uint64_t inner_ns = 0;
-  if (!takes("charge_parts", 4, 4, given) || !read_stage(arguments[0], stage) ||
-      !read_number(arguments[1], argument) || !read_stage(arguments[2], inner) ||
-      !read_number(arguments[3], inner_ns)) {
+  if (!read_arguments("charge_parts", kNames, 4, 4, arguments, given, keywords, values) ||
+      !read_stage(values[0], stage) || !read_number(values[1], argument) || !read_stage(values[2], inner) ||
+      !read_number(values[3], inner_ns)) {
     return nullptr;
   }
   charged_of(self).clock.charge(stage, argument, inner, inner_ns);
@@ -117,24 +117,24 @@ void destroy(PyObject* self) {
 
 constexpr const char* kAbout =
     "StageClock(row: BoardRow, on: bool = True)\n--\n\n"
-    "Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read "
-    "where\n"
-    "a stage ends. on=False: it reads no clock and charges nothing. One thread.";
+    "Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read\n"
+    "where a stage ends. on=False: it reads no clock and charges nothing. One thread.";
 
 }  // namespace
 
 void bind_stage_clock(py::module_& module) {
+  constexpr int kFast = METH_FASTCALL | METH_KEYWORDS;
   static PyMethodDef methods[] = {
-      {"charge", method(&charge), METH_FASTCALL,
-       "charge(self, stage: int, argument: int = 0, /) -> None\n\nThe time since the last charge was this "
+      {"charge", method(&charge), kFast,
+       "charge(self, stage: int, argument: int = 0) -> None\n\nThe time since the last charge was this "
        "stage's. argument: of its trace span."},
-      {"charge_parts", method(&charge_parts), METH_FASTCALL,
-       "charge_parts(self, stage: int, argument: int, inner: int, inner_ns: int, /) -> None\n\nThe same, of "
+      {"charge_parts", method(&charge_parts), kFast,
+       "charge_parts(self, stage: int, argument: int, inner: int, inner_ns: int) -> None\n\nThe same, of "
        "which inner_ns were another stage's."},
       {"skip", method(&skip), METH_NOARGS,
        "skip(self) -> None\n\nThe time since the last charge is nobody's."},
       {"acted", method(&acted), METH_O,
-       "acted(self, version: int, /) -> None\n\nBy a worker: the last charge was its first action under this "
+       "acted(self, version: int) -> None\n\nBy a worker: the last charge was its first action under this "
        "version."},
       {nullptr, nullptr, 0, nullptr},
   };

@@ -588,8 +588,8 @@ class BoardRow:
 
 class StageClock:
     """
-    Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read where
-    a stage ends. on=False: it reads no clock and charges nothing. One thread.
+    Charges its process's time to stages, numbered as in stages(False) + stages(True): one clock read
+    where a stage ends. on=False: it reads no clock and charges nothing. One thread.
     """
     @staticmethod
     def __new__(type, *args, **kwargs):
